@@ -1,0 +1,202 @@
+// Package broker holds the narrow client interfaces that the engine needs, in the engine's own types. Package kgoclient
+// below it implements them with franz-go and is the engine's only importer of that library; brokertest implements them
+// over a scripted in-memory log.
+//
+// Nothing here starts work by itself as far as the engine can see: every method either returns at once and answers
+// through a callback or an event, or blocks on the context that it is given.
+package broker
+
+import (
+	"context"
+	"time"
+
+	"github.com/millrace-io/millrace/serde"
+)
+
+// TopicPartition names one partition.
+type TopicPartition struct {
+	Topic     string
+	Partition int32
+}
+
+// Record is a fetched record. Its slices belong to the batch it came with and are never changed.
+type Record struct {
+	Key         []byte // nil is null
+	Value       []byte // nil is null
+	Headers     serde.Headers
+	TimestampMs int64
+	Offset      int64
+	LeaderEpoch int32
+}
+
+// Batch is what one fetch brought of one partition, in offset order. Control records are never in Records; they only
+// move Position.
+type Batch struct {
+	TopicPartition
+	Epoch     uint64   // the epoch under which the partition was assigned to the Fetcher: older ones are dropped
+	Records   []Record // may be empty
+	Position  int64    // the next offset to read, behind markers and compacted gaps too
+	HighWater int64    // high watermark, -1 unknown
+	StableEnd int64    // last stable offset, -1 unknown
+	LogStart  int64    // first offset kept, -1 unknown
+	Err       error    // a partition error; Records is empty then
+}
+
+// Fetcher reads partitions that the engine chose, apart from any group. Its methods are called by the poll goroutine
+// only.
+type Fetcher interface {
+	// Assign starts reading a partition at an offset under an epoch; assigning again moves it.
+	Assign(tp TopicPartition, offset int64, epoch uint64)
+	// Unassign stops reading; a buffered batch of the partition is dropped.
+	Unassign(tps ...TopicPartition)
+	// Pause and Resume stop and go on fetching without losing the position: what was fetched and not polled is fetched
+	// again.
+	Pause(tps ...TopicPartition)
+	Resume(tps ...TopicPartition)
+	// Poll waits for at least one batch or error, or for the context, and returns all that is there.
+	Poll(ctx context.Context) []Batch
+	Close()
+}
+
+// ProduceRecord is one record to write.
+type ProduceRecord struct {
+	Topic       string
+	Partition   int32 // -1: any (the client's sticky choice)
+	Key         []byte
+	Value       []byte
+	Headers     serde.Headers
+	TimestampMs int64
+}
+
+// Producer writes records. Order is kept for each partition.
+type Producer interface {
+	// Produce queues a record and returns at once. The slices belong to the producer until done is called. done is called
+	// once, on a goroutine of the client, in order for each partition; it must return quickly. offset is that of the
+	// written record, -1 with an error.
+	Produce(r ProduceRecord, done func(offset int64, err error))
+	// BufferedBytes is the size of what is queued and not yet acknowledged.
+	BufferedBytes() int64
+	// Flush sends what lingers without waiting further.
+	Flush(ctx context.Context) error
+	Close()
+}
+
+// Identity is who the instance is in its group. It is read once and put into each commit, so a commit made under an old
+// one is refused by the broker.
+type Identity struct {
+	MemberID   string
+	InstanceID string // static membership; empty if none
+	Generation int32
+}
+
+// Membership is the instance's part in its group. It only tells which tasks the group gave it; reading the partitions is
+// the Fetcher's business.
+type Membership interface {
+	// Events delivers assigned, revoked, lost and errors in order. Revocation blocks inside the client until Done of the
+	// event is called (or its deadline passes), so that the instance can commit first.
+	Events() <-chan MembershipEvent
+	// Identity is the current one; ok is false before the first assignment and after a loss.
+	Identity() (id Identity, ok bool)
+	// Rejoin asks for a new assignment (the member's own data has changed).
+	Rejoin()
+	// Leave leaves the group and closes; stay leaves the member's place to be taken up again by the same instance id
+	// until the session times out.
+	Leave(ctx context.Context, stay bool) error
+}
+
+// MembershipKind tells the kinds of MembershipEvent apart.
+type MembershipKind uint8
+
+const (
+	Assigned       MembershipKind = iota // Tasks is the whole new assignment
+	Revoked                              // Tasks are to be given up, after a commit
+	Lost                                 // everything is gone already, nothing may be committed
+	MembershipFail                       // Err is fatal or needs reporting
+)
+
+// TaskID is a task as the group knows it.
+type TaskID struct {
+	Subtopology int
+	Partition   int32
+}
+
+// MembershipEvent is one message from a Membership.
+type MembershipEvent struct {
+	Kind     MembershipKind
+	Tasks    []TaskID
+	Identity Identity
+	Err      error
+	Done     func() // never nil; must be called once the event has been dealt with
+}
+
+// OffsetMeta is an offset to commit, or a committed one, with its metadata string.
+type OffsetMeta struct {
+	Offset   int64 // -1: none committed
+	Metadata string
+	Epoch    int32 // leader epoch, -1 unknown
+}
+
+// ListOffset asks for one end of a partition.
+type ListOffset uint8
+
+const (
+	Earliest      ListOffset = iota
+	HighWatermark            // the end as read uncommitted
+	StableEnd                // the last stable offset
+)
+
+// TopicInfo is what the cluster says of a topic.
+type TopicInfo struct {
+	Name       string
+	ID         [16]byte
+	Partitions int32
+	Exists     bool
+	Err        error // other than unknown topic
+}
+
+// TopicSpec is a topic to create.
+type TopicSpec struct {
+	Name              string
+	Partitions        int32
+	ReplicationFactor int16 // -1: the broker's default
+	Configs           map[string]string
+}
+
+// Admin asks and changes what the cluster holds. Calls retry what is worth retrying until the context ends; errors name
+// the topic, partition or group they are about.
+type Admin interface {
+	ClusterID(ctx context.Context) (string, error)
+	// Topics describes topics by name; one that does not exist is reported with Exists false.
+	Topics(ctx context.Context, names ...string) (map[string]TopicInfo, error)
+	// MatchTopics lists the topics whose whole name matches a regular expression, internal Kafka topics left out.
+	MatchTopics(ctx context.Context, pattern string) ([]TopicInfo, error)
+	CreateTopic(ctx context.Context, t TopicSpec) error // an existing topic is ErrTopicExists
+	TopicConfigs(ctx context.Context, names ...string) (map[string]map[string]string, error)
+	ListOffsets(ctx context.Context, which ListOffset, tps ...TopicPartition) (map[TopicPartition]int64, error)
+	DeleteRecords(ctx context.Context, before map[TopicPartition]int64) error
+	// CommittedOffsets waits for pending transactions (RequireStable). A partition without a commit has offset -1.
+	CommittedOffsets(ctx context.Context, group string, tps ...TopicPartition) (map[TopicPartition]OffsetMeta, error)
+	// CommitOffsets sends one plain OffsetCommit under exactly the identity given; it does not retry a refusal. Each
+	// refused partition is in the error, see CommitError.
+	CommitOffsets(ctx context.Context, group string, id Identity, offsets map[TopicPartition]OffsetMeta) error
+	// Members lists the members of a group with their protocol type and assignor, to refuse a mixed group.
+	Group(ctx context.Context, group string) (GroupInfo, error)
+	Close()
+}
+
+// GroupInfo describes a group.
+type GroupInfo struct {
+	State        string
+	ProtocolType string
+	Protocol     string
+	Members      []string // client ids
+}
+
+// Reader reads single partitions by requests of its own, for restore and standbys: its position moves behind markers and
+// compacted batches, which a consumer hides. Reads are read-committed.
+type Reader interface {
+	// Read fetches from an offset; it waits at most wait for data. One call at a time for each partition; calls for
+	// different partitions may run side by side.
+	Read(ctx context.Context, tp TopicPartition, offset int64, maxBytes int32, wait time.Duration) (Batch, error)
+	Close()
+}

@@ -1,0 +1,45 @@
+// Package window holds event-time windows: their specifications and the arithmetic of which windows a timestamp falls
+// in and when one closes. It is pure: no clock, no state.
+package window
+
+import "time"
+
+// Window is a span of event time. A tumbling or hopping window is half-open, [Start, End).
+//
+// In Kafka Streams: org.apache.kafka.streams.kstream.Window.
+type Window struct {
+	StartMs int64 // milliseconds since the Unix epoch
+	EndMs   int64 // milliseconds since the Unix epoch
+}
+
+// Start returns the window's start in UTC.
+func (w Window) Start() time.Time { return time.UnixMilli(w.StartMs).UTC() }
+
+// End returns the window's end in UTC.
+func (w Window) End() time.Time { return time.UnixMilli(w.EndMs).UTC() }
+
+// Key is a key in a window: the key of a windowed table.
+//
+// In Kafka Streams: Windowed.
+type Key[K any] struct {
+	Key    K
+	Window Window
+}
+
+// Late is the value of a late stream: a record that missed at least one window of a windowed step because it arrived
+// after the window's grace period. The record's key, headers and timestamp are those of the record itself.
+//
+// Kafka Streams has no twin: it drops such records and counts them in dropped-records.
+type Late[V any] struct {
+	Value V `json:"value"`
+
+	// ObservedTimeMs is the highest timestamp that the step had seen when it judged the record, in milliseconds since
+	// the Unix epoch.
+	ObservedTimeMs int64 `json:"observed_time_ms"`
+
+	// Missed holds the windows that had closed, in ascending order of their start.
+	Missed []Window `json:"missed"`
+
+	// Accepted says that the record still counted in other windows (hopping windows overlap).
+	Accepted bool `json:"accepted"`
+}
