@@ -39,7 +39,7 @@ type Batch struct {
 	HighWater int64    // high watermark, -1 unknown
 	StableEnd int64    // last stable offset, -1 unknown
 	LogStart  int64    // first offset kept, -1 unknown
-	Err       error    // a partition error; Records is empty then
+	Err       error    // a partition error; Records is empty then. ErrOffsetOutOfRange: the offset is not in the log (any more)
 }
 
 // Fetcher reads partitions that the engine chose, apart from any group. Its methods are called by the poll goroutine
@@ -76,8 +76,10 @@ type Producer interface {
 	Produce(r ProduceRecord, done func(offset int64, err error))
 	// BufferedBytes is the size of what is queued and not yet acknowledged.
 	BufferedBytes() int64
-	// Flush sends what lingers without waiting further.
+	// Flush sends at once what lingers in the hope of a fuller batch. It does not wait for acknowledgements: those are
+	// counted by done. The error is the context's, or ErrClosed.
 	Flush(ctx context.Context) error
+	// Close fails what is not acknowledged with ErrClosed and returns when every done has been called.
 	Close()
 }
 
@@ -87,46 +89,6 @@ type Identity struct {
 	MemberID   string
 	InstanceID string // static membership; empty if none
 	Generation int32
-}
-
-// Membership is the instance's part in its group. It only tells which tasks the group gave it; reading the partitions is
-// the Fetcher's business.
-type Membership interface {
-	// Events delivers assigned, revoked, lost and errors in order. Revocation blocks inside the client until Done of the
-	// event is called (or its deadline passes), so that the instance can commit first.
-	Events() <-chan MembershipEvent
-	// Identity is the current one; ok is false before the first assignment and after a loss.
-	Identity() (id Identity, ok bool)
-	// Rejoin asks for a new assignment (the member's own data has changed).
-	Rejoin()
-	// Leave leaves the group and closes; stay leaves the member's place to be taken up again by the same instance id
-	// until the session times out.
-	Leave(ctx context.Context, stay bool) error
-}
-
-// MembershipKind tells the kinds of MembershipEvent apart.
-type MembershipKind uint8
-
-const (
-	Assigned       MembershipKind = iota // Tasks is the whole new assignment
-	Revoked                              // Tasks are to be given up, after a commit
-	Lost                                 // everything is gone already, nothing may be committed
-	MembershipFail                       // Err is fatal or needs reporting
-)
-
-// TaskID is a task as the group knows it.
-type TaskID struct {
-	Subtopology int
-	Partition   int32
-}
-
-// MembershipEvent is one message from a Membership.
-type MembershipEvent struct {
-	Kind     MembershipKind
-	Tasks    []TaskID
-	Identity Identity
-	Err      error
-	Done     func() // never nil; must be called once the event has been dealt with
 }
 
 // OffsetMeta is an offset to commit, or a committed one, with its metadata string.
@@ -170,16 +132,23 @@ type Admin interface {
 	Topics(ctx context.Context, names ...string) (map[string]TopicInfo, error)
 	// MatchTopics lists the topics whose whole name matches a regular expression, internal Kafka topics left out.
 	MatchTopics(ctx context.Context, pattern string) ([]TopicInfo, error)
-	CreateTopic(ctx context.Context, t TopicSpec) error // an existing topic is ErrTopicExists
+	// CreateTopic creates a topic and returns when the cluster shows it. An existing topic is ErrTopicExists; a refused
+	// configuration keeps the broker's own words.
+	CreateTopic(ctx context.Context, t TopicSpec) error
+	// TopicConfigs gives the settings in force of each topic, defaults included. A topic that does not exist is left out.
 	TopicConfigs(ctx context.Context, names ...string) (map[string]map[string]string, error)
+	// ListOffsets gives one end of each partition. All partitions are in the answer or there is an error.
 	ListOffsets(ctx context.Context, which ListOffset, tps ...TopicPartition) (map[TopicPartition]int64, error)
+	// DeleteRecords deletes what lies before the offset given for each partition.
 	DeleteRecords(ctx context.Context, before map[TopicPartition]int64) error
 	// CommittedOffsets waits for pending transactions (RequireStable). A partition without a commit has offset -1.
 	CommittedOffsets(ctx context.Context, group string, tps ...TopicPartition) (map[TopicPartition]OffsetMeta, error)
 	// CommitOffsets sends one plain OffsetCommit under exactly the identity given; it does not retry a refusal. Each
-	// refused partition is in the error, see CommitError.
+	// refused partition is in the error, see CommitError. An error that matches ErrNoAnswer leaves it open whether the
+	// commit took effect.
 	CommitOffsets(ctx context.Context, group string, id Identity, offsets map[TopicPartition]OffsetMeta) error
-	// Members lists the members of a group with their protocol type and assignor, to refuse a mixed group.
+	// Group tells the state of a group, its protocol type and assignor, and who is in it, to refuse a mixed group. A group
+	// that does not exist has the state "Dead" and no members.
 	Group(ctx context.Context, group string) (GroupInfo, error)
 	Close()
 }
@@ -196,7 +165,8 @@ type GroupInfo struct {
 // compacted batches, which a consumer hides. Reads are read-committed.
 type Reader interface {
 	// Read fetches from an offset; it waits at most wait for data. One call at a time for each partition; calls for
-	// different partitions may run side by side.
+	// different partitions may run side by side. An offset outside the log is an *OffsetRangeError, which matches
+	// ErrOffsetOutOfRange; leader changes and unreachable brokers are retried until the context ends.
 	Read(ctx context.Context, tp TopicPartition, offset int64, maxBytes int32, wait time.Duration) (Batch, error)
 	Close()
 }

@@ -1,0 +1,113 @@
+package brokertest
+
+import (
+	"slices"
+
+	"github.com/millrace-io/millrace/internal/broker"
+)
+
+// Op is a kind of request, for faults and for the list of calls.
+type Op string
+
+// The kinds of requests.
+const (
+	OpClusterID        Op = "cluster id"
+	OpTopics           Op = "topics"
+	OpMatchTopics      Op = "match topics"
+	OpCreateTopic      Op = "create topic"
+	OpTopicConfigs     Op = "topic configs"
+	OpListOffsets      Op = "list offsets"
+	OpDeleteRecords    Op = "delete records"
+	OpCommittedOffsets Op = "committed offsets"
+	OpCommitOffsets    Op = "commit offsets"
+	OpGroup            Op = "group"
+	OpRead             Op = "read"
+	OpFetch            Op = "fetch" // one partition of a Poll
+)
+
+// Fault makes requests fail. The first one that matches is used, in the order of Inject.
+type Fault struct {
+	Op Op
+	// Err is answered. For OpFetch it becomes the Err of the partition's batch.
+	Err error
+	// Applied lets the request take effect before its answer is replaced by Err: a lost answer. Otherwise the request
+	// itself is lost.
+	Applied bool
+	// Times is how many requests fail; 0 is one, below 0 is all.
+	Times int
+	// When limits the fault to some requests of the kind.
+	When func(Call) bool
+	// Do, if set, runs when the fault strikes, after the request took effect (if Applied). It must not call the Cluster.
+	Do func(Call)
+
+	hits int
+}
+
+// Inject adds a fault to come. Hits of the returned fault tells how often it struck.
+func (c *Cluster) Inject(f Fault) *Injected {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f.Times == 0 {
+		f.Times = 1
+	}
+	c.faults = append(c.faults, &f)
+	return &Injected{c: c, f: &f}
+}
+
+// LoseCommits makes the next n offset commits end without an answer; applied tells whether they take effect.
+func (c *Cluster) LoseCommits(n int, applied bool) *Injected {
+	return c.Inject(Fault{Op: OpCommitOffsets, Err: broker.ErrNoAnswer, Applied: applied, Times: n})
+}
+
+// Injected is a fault that was put into a cluster.
+type Injected struct {
+	c *Cluster
+	f *Fault
+}
+
+// Hits is how often the fault has struck.
+func (i *Injected) Hits() int {
+	i.c.mu.Lock()
+	defer i.c.mu.Unlock()
+	return i.f.hits
+}
+
+// Remove ends the fault.
+func (i *Injected) Remove() {
+	i.c.mu.Lock()
+	defer i.c.mu.Unlock()
+	i.c.faults = slices.DeleteFunc(i.c.faults, func(f *Fault) bool { return f == i.f })
+}
+
+// fault takes the fault that strikes a request, nil if none. The cluster is locked.
+func (c *Cluster) fault(call Call) *Fault {
+	for i, f := range c.faults {
+		if f.Op != call.Op || f.When != nil && !f.When(call) {
+			continue
+		}
+		f.hits++
+		if f.Times > 0 && f.hits >= f.Times {
+			c.faults = slices.Delete(c.faults, i, i+1)
+		}
+		return f
+	}
+	return nil
+}
+
+// do carries out a request: under the lock, with the faults of its kind, and with a note in the list of calls.
+func (c *Cluster) do(call Call, apply func() error) error {
+	f := c.fault(call)
+	if f == nil {
+		call.Err = apply()
+	} else {
+		if f.Applied {
+			_ = apply() // the answer is lost, whatever it was
+		}
+		if f.Do != nil {
+			f.Do(call)
+		}
+		call.Err = f.Err
+	}
+	c.calls = append(c.calls, call)
+	return call.Err
+}

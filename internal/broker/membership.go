@@ -1,0 +1,65 @@
+package broker
+
+import "context"
+
+// Membership is the instance's part in its group. It only tells which tasks the group gave it; reading the partitions is
+// the Fetcher's business.
+type Membership interface {
+	// Events delivers assigned, revoked, lost and errors in order, and is closed after Leave. Revocation blocks inside the client until Done of the
+	// event is called (or its deadline passes), so that the instance can commit first.
+	Events() <-chan MembershipEvent
+	// Identity is the current one; ok is false before the first assignment and after a loss.
+	Identity() (id Identity, ok bool)
+	// Subscribe replaces what the instance reads: at start, and again when a pattern matches other topics. It asks for a
+	// new assignment if anything changed.
+	Subscribe(t GroupTopology)
+	// Rejoin asks for a new assignment (the member's own data has changed).
+	Rejoin()
+	// Leave leaves the group and closes; stay leaves the member's place to be taken up again by the same instance id
+	// until the session times out.
+	Leave(ctx context.Context, stay bool) error
+}
+
+// MembershipKind tells the kinds of MembershipEvent apart.
+type MembershipKind uint8
+
+const (
+	Assigned       MembershipKind = iota // Tasks is the whole new assignment
+	Revoked                              // Tasks are to be given up, after a commit
+	Lost                                 // everything is gone already, nothing may be committed
+	MembershipFail                       // Err is fatal or needs reporting
+)
+
+// TaskID is a task as the group knows it.
+type TaskID struct {
+	Subtopology int
+	Partition   int32
+}
+
+// GroupTopology is what the members of a group must agree on.
+type GroupTopology struct {
+	// Signature stands for the whole topology (not for the topics that a pattern matches at the moment). Members with
+	// different signatures do not work together: those that differ from the leader get an error and no task.
+	Signature     string
+	Subtopologies []Subtopology
+}
+
+// Subtopology is a connected part of a topology. It has as many tasks as its topic with the most partitions has
+// partitions; task n reads partition n of each topic that has one.
+type Subtopology struct {
+	ID       int
+	Topics   []string // user topics and repartition topics that it reads; no topic may be in two subtopologies
+	Stateful bool
+}
+
+// MembershipEvent is one message from a Membership.
+type MembershipEvent struct {
+	Kind  MembershipKind
+	Tasks []TaskID // sorted
+	// Inputs are the partitions that belong to each task, with Assigned. Under a pattern they may be fewer than the
+	// instance's own view of the cluster: a topic that a member does not know yet is left out for all.
+	Inputs   map[TaskID][]TopicPartition
+	Identity Identity // with Assigned: under which the tasks were given; with Revoked: the newest known; with Lost: the old one
+	Err      error
+	Done     func() // never nil; must be called once the event has been dealt with
+}
