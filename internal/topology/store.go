@@ -37,7 +37,7 @@ type Store struct {
 	Name       string
 	Kind       StoreKind
 	Persistent bool // on disk
-	Logged     bool // backed by a changelog topic (or by SourceTopic)
+	Logged     bool // backed by a changelog topic
 
 	RetentionMs  int64 // Window, Session: how long a window is kept after it has passed
 	WindowSizeMs int64 // Window: its size (before + after for a join); Session: the gap of inactivity
@@ -47,7 +47,8 @@ type Store struct {
 
 	// TopicConfigs are settings of the changelog topic; they win over all others.
 	TopicConfigs map[string]string
-	// SourceTopic is a topic that the sub-topology reads and that serves as the changelog: none is made then.
+	// SourceTopic is a topic that the sub-topology reads and that serves as the changelog: none is made then, Logged or
+	// not.
 	SourceTopic string
 
 	Op any // what the engine makes the store from
@@ -146,9 +147,6 @@ func (b *Builder) checkStore(s *Store) {
 		b.Errorf(s.Pos, "store: %w", err)
 	}
 	if s.SourceTopic != "" {
-		if !s.Logged {
-			b.Errorf(s.Pos, "store %q has the changelog %q but is not logged", s.Name, s.SourceTopic)
-		}
 		if err := CheckTopicName(s.SourceTopic); err != nil {
 			b.Errorf(s.Pos, "store %q: changelog %w", s.Name, err)
 		}

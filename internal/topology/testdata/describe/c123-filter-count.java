@@ -1,0 +1,3 @@
+StreamsBuilder b = new StreamsBuilder();
+b.<String,String>stream("in").filter((k, v) -> true).groupByKey().count().toStream().to("out");
+return b.build();

@@ -1,0 +1,3 @@
+StreamsBuilder b = new StreamsBuilder();
+b.<String,String>stream("in").to(new Everywhere());
+return b.build();

@@ -1,0 +1,2 @@
+StreamsBuilder b = new StreamsBuilder();
+return b.build();
