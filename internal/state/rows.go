@@ -1,0 +1,340 @@
+package state
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// rows is a table of window or session rows: a layer's, or the base of a memory store. It is a hash map by key in each
+// segment; the few rows of one key in one segment lie in a sorted slice.
+type rows struct {
+	segs  map[int64]*segment
+	last  *segment // the one used last
+	count int
+
+	arena arena
+	bytes int64 // keys and values that lie outside the arena
+	base  bool  // each row has its own allocations, counted in bytes
+}
+
+type segment struct {
+	id   int64
+	keys map[string]*keyRows
+}
+
+type keyRows struct {
+	key  string
+	rows []row
+	one  [1]row // most keys have one row in a segment
+}
+
+type row struct {
+	time  int64
+	extra uint64
+	val   []byte
+}
+
+func (r *row) compare(time int64, extra uint64) int {
+	switch {
+	case r.time < time:
+		return -1
+	case r.time > time:
+		return 1
+	case r.extra < extra:
+		return -1
+	case r.extra > extra:
+		return 1
+	}
+	return 0
+}
+
+func newRows() *rows { return &rows{segs: make(map[int64]*segment)} }
+
+func (t *rows) size() int64 {
+	if t == nil {
+		return 0
+	}
+	return t.arena.held + t.bytes + int64(t.count)*entryOverhead
+}
+
+func (t *rows) segment(id int64) *segment {
+	if t.last != nil && t.last.id == id {
+		return t.last
+	}
+	s := t.segs[id]
+	if s != nil {
+		t.last = s
+	}
+	return s
+}
+
+func (t *rows) makeSegment(id int64) *segment {
+	if s := t.segment(id); s != nil {
+		return s
+	}
+	s := &segment{id: id, keys: make(map[string]*keyRows)}
+	t.segs[id] = s
+	t.last = s
+	return s
+}
+
+// search returns the place of a row and whether it is there. Most accesses are to the last row of a key.
+func (k *keyRows) search(time int64, extra uint64) (int, bool) {
+	n := len(k.rows)
+	if n == 0 {
+		return 0, false
+	}
+	switch c := k.rows[n-1].compare(time, extra); {
+	case c == 0:
+		return n - 1, true
+	case c < 0:
+		return n, false
+	}
+	lo, hi := 0, n-1
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		if k.rows[mid].compare(time, extra) < 0 {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo, k.rows[lo].compare(time, extra) == 0
+}
+
+// get returns a row's value; a deletion is found with a nil value.
+func (t *rows) get(seg int64, key []byte, time int64, extra uint64) (val []byte, found bool) {
+	if t == nil {
+		return nil, false
+	}
+	s := t.segment(seg)
+	if s == nil {
+		return nil, false
+	}
+	k := s.keys[string(key)]
+	if k == nil {
+		return nil, false
+	}
+	i, ok := k.search(time, extra)
+	if !ok {
+		return nil, false
+	}
+	return k.rows[i].val, true
+}
+
+// put sets a copy of the value, or a deletion if it is nil. inPlace permits to overwrite the bytes of the old value.
+func (t *rows) put(seg int64, key []byte, time int64, extra uint64, val []byte, inPlace bool) {
+	s := t.makeSegment(seg)
+	k := s.keys[string(key)]
+	if k == nil {
+		k = &keyRows{key: t.arena.text(key)}
+		k.rows = k.one[:0]
+		s.keys[k.key] = k
+	}
+	i, ok := k.search(time, extra)
+	if ok {
+		old := k.rows[i].val
+		if inPlace && len(val) > 0 && len(val) <= cap(old) {
+			old = old[:len(val)]
+			copy(old, val)
+			k.rows[i].val = old
+			return
+		}
+	}
+	if val != nil {
+		val = t.arena.copy(val)
+	}
+	t.set(k, i, ok, row{time, extra, val})
+}
+
+func (t *rows) set(k *keyRows, i int, replace bool, r row) {
+	if replace {
+		k.rows[i] = r
+		return
+	}
+	k.rows = slices.Insert(k.rows, i, r)
+	t.count++
+}
+
+// adopt sets a value that is never changed again, under a key that is kept; neither is copied.
+func (t *rows) adopt(seg int64, key string, r row) {
+	s := t.makeSegment(seg)
+	k := s.keys[key]
+	if k == nil {
+		k = &keyRows{key: key}
+		k.rows = k.one[:0]
+		s.keys[key] = k
+	}
+	i, ok := k.search(r.time, r.extra)
+	t.set(k, i, ok, r)
+}
+
+// store sets a copy of a row in a base that lives long.
+func (t *rows) store(seg int64, key string, r row, inPlace bool) {
+	s := t.makeSegment(seg)
+	k := s.keys[key]
+	if k == nil {
+		k = &keyRows{key: strings.Clone(key)}
+		k.rows = k.one[:0]
+		s.keys[k.key] = k
+		t.bytes += int64(len(key))
+	}
+	i, ok := k.search(r.time, r.extra)
+	if ok {
+		old := k.rows[i].val
+		t.bytes += int64(len(r.val) - len(old))
+		if inPlace && len(r.val) > 0 && len(r.val) <= cap(old) && cap(old) <= 2*len(r.val)+64 {
+			old = old[:len(r.val)]
+			copy(old, r.val)
+			k.rows[i].val = old
+			return
+		}
+	} else {
+		t.bytes += int64(len(r.val))
+	}
+	r.val = clone(r.val)
+	t.set(k, i, ok, r)
+}
+
+// remove takes a row out of a base.
+func (t *rows) remove(seg int64, key string, time int64, extra uint64) {
+	s := t.segment(seg)
+	if s == nil {
+		return
+	}
+	k := s.keys[key]
+	if k == nil {
+		return
+	}
+	i, ok := k.search(time, extra)
+	if !ok {
+		return
+	}
+	t.bytes -= int64(len(k.rows[i].val))
+	k.rows = slices.Delete(k.rows, i, i+1)
+	t.count--
+	if len(k.rows) == 0 {
+		t.bytes -= int64(len(k.key))
+		delete(s.keys, key)
+	}
+}
+
+// dropBelow drops all segments before the given one.
+func (t *rows) dropBelow(seg int64) {
+	if t == nil {
+		return
+	}
+	for id, s := range t.segs {
+		if id >= seg {
+			continue
+		}
+		for _, k := range s.keys {
+			t.count -= len(k.rows)
+			if t.base {
+				t.bytes -= int64(len(k.key))
+				for i := range k.rows {
+					t.bytes -= int64(len(k.rows[i].val))
+				}
+			}
+		}
+		delete(t.segs, id)
+	}
+	if t.last != nil && t.last.id < seg {
+		t.last = nil
+	}
+}
+
+// ids returns the segments from one to another in ascending order.
+func (t *rows) ids(from, to int64) []int64 {
+	var ids []int64
+	for id, s := range t.segs {
+		if id >= from && id <= to && len(s.keys) > 0 {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// sorted calls fn for each row in the order of segments, keys, times.
+func (t *rows) sorted(fn func(seg int64, key string, r row) error) error {
+	if t == nil {
+		return nil
+	}
+	for _, id := range t.ids(math.MinInt64, math.MaxInt64) {
+		s := t.segs[id]
+		for _, key := range slices.Sorted(maps.Keys(s.keys)) {
+			for _, r := range s.keys[key].rows {
+				if err := fn(id, key, r); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// each calls fn for each row in no order.
+func (t *rows) each(fn func(seg int64, key string, r row)) {
+	if t == nil {
+		return
+	}
+	for id, s := range t.segs {
+		for key, k := range s.keys {
+			for _, r := range k.rows {
+				fn(id, key, r)
+			}
+		}
+	}
+}
+
+// rowQuery selects rows of a window or session store.
+type rowQuery struct {
+	key            []byte // of one key; nil with all set
+	all            bool
+	from, to       int64 // of time, both included
+	fromSeg, toSeg int64
+	maxExtra       uint64
+	reverse        bool
+}
+
+func (q *rowQuery) wants(r *row) bool {
+	return r.time >= q.from && r.time <= q.to && r.extra <= q.maxExtra
+}
+
+// cursor walks the rows that a query selects.
+func (t *rows) cursor(q *rowQuery) cursor {
+	if t == nil || t.count == 0 {
+		return nil
+	}
+	var items []item
+	for _, id := range t.ids(q.fromSeg, q.toSeg) {
+		s := t.segs[id]
+		if !q.all {
+			if k := s.keys[string(q.key)]; k != nil {
+				items = k.appendTo(items, id, q)
+			}
+			continue
+		}
+		first := len(items)
+		for _, k := range s.keys {
+			items = k.appendTo(items, id, q)
+		}
+		slices.SortFunc(items[first:], func(a, b item) int { return compareItems(&a, &b) })
+	}
+	if len(items) == 0 {
+		return nil
+	}
+	return newSortedCursor(items, q.reverse)
+}
+
+func (k *keyRows) appendTo(items []item, seg int64, q *rowQuery) []item {
+	for i := range k.rows {
+		if r := &k.rows[i]; q.wants(r) {
+			items = append(items, item{seg, viewBytes(k.key), r.time, r.extra, r.val})
+		}
+	}
+	return items
+}
