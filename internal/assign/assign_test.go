@@ -1,0 +1,319 @@
+package assign
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/millrace-io/millrace/internal/broker"
+)
+
+func tasksOf(stateful, stateless int, partitions int32) []Task {
+	var ts []Task
+	for i := range stateful + stateless {
+		ts = append(ts, Task{
+			ID:       broker.TaskID{Subtopology: i / int(partitions), Partition: int32(i) % partitions},
+			Stateful: i < stateful,
+		})
+	}
+	return ts
+}
+
+func genTasks(t *rapid.T) []Task {
+	subs := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) [2]int {
+		return [2]int{rapid.IntRange(0, 7).Draw(t, "partitions"), rapid.IntRange(0, 1).Draw(t, "stateful")}
+	}), 0, 6).Draw(t, "subtopologies")
+	var ts []Task
+	for s, x := range subs {
+		for p := range x[0] {
+			ts = append(ts, Task{ID: broker.TaskID{Subtopology: s, Partition: int32(p)}, Stateful: x[1] == 1})
+		}
+	}
+	return ts
+}
+
+func memberNames(n int) []Member {
+	var ms []Member
+	for i := range n {
+		ms = append(ms, Member{ID: fmt.Sprintf("m%02d", i), ProcessID: fmt.Sprintf("p%02d", i)})
+	}
+	return ms
+}
+
+// owning sets what each member owns from an assignment.
+func owning(ms []Member, a map[string][]broker.TaskID) []Member {
+	out := slices.Clone(ms)
+	for i := range out {
+		out[i].Owned = a[out[i].ID]
+	}
+	return out
+}
+
+func statefulSet(tasks []Task) map[broker.TaskID]bool {
+	s := make(map[broker.TaskID]bool)
+	for _, t := range tasks {
+		s[t.ID] = t.Stateful
+	}
+	return s
+}
+
+// checkBalance fails unless every task is assigned once and all counts differ by at most one.
+func checkBalance(t *rapid.T, ms []Member, tasks []Task, got map[string][]broker.TaskID) {
+	t.Helper()
+	if len(got) != len(ms) {
+		t.Fatalf("%d members have an entry, want %d", len(got), len(ms))
+	}
+	stateful := statefulSet(tasks)
+	seen := make(map[broker.TaskID]string)
+	lo, hi, slo, shi := 1<<30, 0, 1<<30, 0
+	for m, ids := range got {
+		s := 0
+		for _, id := range ids {
+			if other, dup := seen[id]; dup {
+				t.Fatalf("task %v is with %s and %s", id, other, m)
+			}
+			seen[id] = m
+			if _, known := stateful[id]; !known {
+				t.Fatalf("task %v does not exist", id)
+			}
+			if stateful[id] {
+				s++
+			}
+		}
+		lo, hi, slo, shi = min(lo, len(ids)), max(hi, len(ids)), min(slo, s), max(shi, s)
+	}
+	if len(seen) != len(tasks) {
+		t.Fatalf("%d of %d tasks assigned", len(seen), len(tasks))
+	}
+	if hi-lo > 1 || shi-slo > 1 {
+		t.Fatalf("unbalanced: %d to %d tasks, %d to %d stateful ones: %v", lo, hi, slo, shi, got)
+	}
+}
+
+func TestAssign_balancedForAnyHistory(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tasks := genTasks(t)
+		ms := memberNames(rapid.IntRange(1, 7).Draw(t, "members"))
+		for i := range ms {
+			for _, task := range tasks {
+				if rapid.IntRange(0, 3).Draw(t, "owns") == 0 {
+					ms[i].Owned = append(ms[i].Owned, task.ID)
+				}
+				if rapid.IntRange(0, 3).Draw(t, "stored") == 0 {
+					ms[i].Stored = append(ms[i].Stored, task.ID)
+				}
+			}
+			ms[i].Owned = append(ms[i].Owned, broker.TaskID{Subtopology: 99}) // no longer in the topology
+		}
+		checkBalance(t, ms, tasks, Assign(ms, tasks))
+	})
+}
+
+func TestAssign_sameInAnyOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tasks := genTasks(t)
+		ms := memberNames(rapid.IntRange(1, 5).Draw(t, "members"))
+		owners := rapid.SliceOfN(rapid.IntRange(-1, len(ms)-1), len(tasks), len(tasks)).Draw(t, "owners")
+		for i, o := range owners {
+			if o >= 0 {
+				ms[o].Owned = append(ms[o].Owned, tasks[i].ID)
+			}
+		}
+		want := Assign(ms, tasks)
+		shuffled := rapid.Permutation(ms).Draw(t, "member order")
+		for i := range shuffled {
+			shuffled[i].Owned = rapid.Permutation(shuffled[i].Owned).Draw(t, "owned order")
+		}
+		got := Assign(shuffled, rapid.Permutation(tasks).Draw(t, "task order"))
+		if d := cmp.Diff(want, got); d != "" {
+			t.Fatalf("another order gives another assignment (-want +got):\n%s", d)
+		}
+	})
+}
+
+func TestAssign_settledStaysAsItIs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tasks := genTasks(t)
+		ms := memberNames(rapid.IntRange(1, 6).Draw(t, "members"))
+		first := Assign(ms, tasks)
+		again := Assign(owning(ms, first), tasks)
+		if d := cmp.Diff(first, again); d != "" {
+			t.Fatalf("a balanced group was changed (-first +again):\n%s", d)
+		}
+	})
+}
+
+// A member that joins takes its share, and nothing moves between the others; a member that leaves has its share taken
+// over, and the others keep what they have. This holds exactly for stateful tasks, whose moves cost a restore.
+func TestAssign_joinAndLeaveMoveOnlyWhatMust(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tasks := genTasks(t)
+		ms := memberNames(rapid.IntRange(1, 6).Draw(t, "members"))
+		stateful := statefulSet(tasks)
+		before := Assign(ms, tasks)
+		ownerBefore := make(map[broker.TaskID]string)
+		for m, ids := range before {
+			for _, id := range ids {
+				ownerBefore[id] = m
+			}
+		}
+
+		joined := append(owning(ms, before), Member{ID: "new", ProcessID: rapid.SampledFrom([]string{"a", "z"}).Draw(t, "process")})
+		after := Assign(joined, tasks)
+		checkBalance(t, joined, tasks, after)
+		for m, ids := range after {
+			for _, id := range ids {
+				if stateful[id] && m != "new" && ownerBefore[id] != m {
+					t.Fatalf("join: stateful task %v moved from %s to %s\nbefore %v\nafter %v", id, ownerBefore[id], m, before, after)
+				}
+			}
+		}
+
+		if len(ms) < 2 {
+			return
+		}
+		gone := rapid.IntRange(0, len(ms)-1).Draw(t, "leaver")
+		rest := owning(slices.Delete(slices.Clone(ms), gone, gone+1), before)
+		after = Assign(rest, tasks)
+		checkBalance(t, rest, tasks, after)
+		for _, m := range rest {
+			for _, id := range m.Owned {
+				if stateful[id] && !slices.Contains(after[m.ID], id) {
+					t.Fatalf("leave: %s lost its stateful task %v\nbefore %v\nafter %v", m.ID, id, before, after)
+				}
+			}
+		}
+	})
+}
+
+func TestAssign_rollingRestartConverges(t *testing.T) {
+	// Every member leaves and comes back once with a new id and its state on disk: in the end each has what it had.
+	tasks := tasksOf(12, 0, 4)
+	ms := memberNames(3)
+	want := Assign(ms, tasks)
+	now := want
+	for i := range ms {
+		old := ms[i]
+		rest := owning(slices.Delete(slices.Clone(ms), i, i+1), now)
+		now = Assign(rest, tasks)
+		ms[i] = Member{ID: old.ID + "'", ProcessID: old.ProcessID, Stored: want[old.ID]}
+		back := owning(ms, now)
+		now = Assign(back, tasks)
+		if d := cmp.Diff(want[old.ID], now[ms[i].ID]); d != "" {
+			t.Fatalf("%s came back to other tasks (-before +after):\n%s", ms[i].ID, d)
+		}
+	}
+}
+
+func TestAssign_prefersStoredState(t *testing.T) {
+	tasks := tasksOf(4, 0, 4)
+	ms := memberNames(2)
+	ms[1].Stored = []broker.TaskID{{Partition: 0}, {Partition: 1}}
+	ms[0].Stored = []broker.TaskID{{Partition: 2}}
+	got := Assign(ms, tasks)
+	want := map[string][]broker.TaskID{"m00": {{Partition: 2}, {Partition: 3}}, "m01": {{Partition: 0}, {Partition: 1}}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestAssign_spreadsEachSubtopology(t *testing.T) {
+	got := Assign(memberNames(3), tasksOf(9, 0, 3))
+	for m, ids := range got {
+		subs := make(map[int]int)
+		for _, id := range ids {
+			subs[id.Subtopology]++
+		}
+		if len(subs) != 3 {
+			t.Errorf("%s has tasks of %d sub-topologies only: %v", m, len(subs), ids)
+		}
+	}
+}
+
+func TestAssign_noMembersNoTasks(t *testing.T) {
+	if got := Assign(nil, tasksOf(3, 0, 3)); len(got) != 0 {
+		t.Errorf("no members: %v", got)
+	}
+	if got := Assign(memberNames(2), nil); len(got) != 2 || len(got["m00"]) != 0 {
+		t.Errorf("no tasks: %v", got)
+	}
+}
+
+func TestHolders_laterGenerationWins(t *testing.T) {
+	a, b, c := broker.TaskID{Partition: 1}, broker.TaskID{Partition: 2}, broker.TaskID{Partition: 3}
+	got := Holders(map[string]Claim{
+		"old":  {Generation: 4, Tasks: []broker.TaskID{a, b}},
+		"new":  {Generation: 6, Tasks: []broker.TaskID{b, c}},
+		"same": {Generation: 6, Tasks: []broker.TaskID{c}},
+	})
+	want := map[broker.TaskID]Holder{a: {"old", 4}, b: {"new", 6}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// Play whole rebalances: in each round members see their assignment, give up what they lost and take what they got. No
+// task may ever run twice, only moving tasks may pause, and the group settles in two rounds.
+func TestHandOver_noTaskRunsTwiceAndItSettles(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tasks := genTasks(t)
+		ms := memberNames(rapid.IntRange(1, 5).Draw(t, "members"))
+		owners := rapid.SliceOfN(rapid.IntRange(-1, len(ms)-1), len(tasks), len(tasks)).Draw(t, "owners")
+		for i, o := range owners {
+			if o >= 0 {
+				ms[o].Owned = append(ms[o].Owned, tasks[i].ID)
+			}
+		}
+		rounds := 0
+		for {
+			target := Assign(ms, tasks)
+			claims := make(map[string]Claim)
+			for _, m := range ms {
+				claims[m.ID] = Claim{Generation: int32(rounds), Tasks: m.Owned}
+			}
+			holders := Holders(claims)
+			now, moving := HandOver(target, holders)
+			given := make(map[broker.TaskID]bool)
+			for m, ids := range now {
+				for _, id := range ids {
+					if given[id] || holders[id].MemberID != "" && holders[id].MemberID != m {
+						t.Fatalf("task %v runs twice", id)
+					}
+					given[id] = true
+				}
+			}
+			if len(given)+len(moving) != len(tasks) {
+				t.Fatalf("%d given, %d moving of %d tasks", len(given), len(moving), len(tasks))
+			}
+			for _, m := range ms {
+				for _, id := range m.Owned {
+					if !slices.Contains(now[m.ID], id) && !slices.Contains(moving, id) {
+						t.Fatalf("%s gives up %v although it does not move", m.ID, id)
+					}
+				}
+			}
+			for i := range ms { // the state of what was given up stays on disk
+				ms[i].Stored = append(slices.Clone(ms[i].Stored), ms[i].Owned...)
+			}
+			ms = owning(ms, now)
+			if len(moving) == 0 {
+				break
+			}
+			if rounds++; rounds > 2 {
+				t.Fatalf("not settled after %d rounds, %v still moving", rounds, moving)
+			}
+		}
+		checkBalance(t, ms, tasks, Assign(ms, tasks))
+	})
+}
+
+func BenchmarkAssign(b *testing.B) {
+	tasks := tasksOf(800, 200, 100)
+	ms := owning(memberNames(50), Assign(memberNames(49), tasks))
+	for b.Loop() {
+		Assign(ms, tasks)
+	}
+}
