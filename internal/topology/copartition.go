@@ -16,16 +16,18 @@ func (r *resolver) copartition() error {
 	}
 	var errs []error
 	for _, group := range r.groups {
-		var external, given []string
+		var external, given, exist []string
 		for _, topic := range group {
 			switch n, internal := own[topic]; {
 			case !internal:
 				external = append(external, topic)
 			case n > 0:
 				given = append(given, topic)
+			case r.adopt && r.cluster[topic] > 0:
+				exist = append(exist, topic)
 			}
 		}
-		partitions, ok := r.decide(group, external, given)
+		partitions, ok := r.decide(group, external, given, exist)
 		if !ok {
 			errs = append(errs, r.copartitionError(group, "", own))
 			continue
@@ -44,20 +46,32 @@ func (r *resolver) copartition() error {
 }
 
 // decide returns the number of partitions that a group must have: that of the user's topics, else that given in the
-// program, else the highest. ok is false if those that decide differ.
-func (r *resolver) decide(group, external, given []string) (partitions int32, ok bool) {
+// program, else that of those that exist, else the highest. ok is false if the user's topics or the program contradict
+// themselves. Topics that exist with other numbers are a matter of Plan.ValidateExisting.
+func (r *resolver) decide(group, external, given, exist []string) (partitions int32, ok bool) {
 	judges := external
 	if len(judges) == 0 {
 		judges = given
 	}
-	if len(judges) == 0 {
-		for _, topic := range group {
-			partitions = max(partitions, r.counts[topic])
-		}
-		return partitions, true
+	if len(judges) > 0 {
+		return r.same(judges)
 	}
-	partitions = r.counts[judges[0]]
-	for _, topic := range judges {
+	if n, ok := r.same(exist); ok {
+		return n, true
+	}
+	for _, topic := range group {
+		partitions = max(partitions, r.counts[topic])
+	}
+	return partitions, true
+}
+
+// same returns the number of partitions that all topics have, and whether there is such a number.
+func (r *resolver) same(topics []string) (partitions int32, ok bool) {
+	if len(topics) == 0 {
+		return 0, false
+	}
+	partitions = r.counts[topics[0]]
+	for _, topic := range topics {
 		if r.counts[topic] != partitions {
 			return 0, false
 		}

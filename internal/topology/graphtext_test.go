@@ -16,10 +16,15 @@ func readGraph(t *testing.T, file string) *Builder {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return parseGraph(t, string(text), file)
+}
+
+func parseGraph(t *testing.T, text, file string) *Builder {
+	t.Helper()
 	b := NewBuilder()
 	var global GlobalStore
 	var globals []GlobalStore
-	for i, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
+	for i, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
 		if line == "" {
 			continue
 		}

@@ -26,7 +26,10 @@ func (r *resolver) repartitionSpec(sub *Subtopology, raw string) TopicSpec {
 	}
 	maps.Copy(configs, r.cfg.TopicConfigs)
 	name := r.name(raw)
-	return TopicSpec{TopicSpec: r.topicSpec(name, r.counts[name], configs), Kind: RepartitionKind, Subtopology: sub.ID, Raw: raw}
+	return TopicSpec{
+		TopicSpec: r.topicSpec(name, r.counts[name], configs), Kind: RepartitionKind,
+		Subtopology: sub.ID, Raw: raw, Fresh: r.fresh[name],
+	}
 }
 
 func (r *resolver) changelogSpec(sub *Subtopology, s *StateStore, tasks int32) TopicSpec {

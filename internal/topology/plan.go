@@ -65,4 +65,7 @@ type TopicSpec struct {
 	Subtopology int         // the one that reads it (repartition) or whose stores it backs
 	Raw         string      // of a repartition topic: the name without application id
 	Store       *StateStore // of a changelog
+	// Fresh is the number of partitions that a repartition topic would get if it did not exist, 0 if unknown; Partitions
+	// is what it has, as far as nothing else decides.
+	Fresh int32
 }

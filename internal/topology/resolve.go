@@ -3,6 +3,7 @@ package topology
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -78,12 +79,15 @@ func (e *CopartitionError) Error() string {
 
 // Resolve works out the tasks and internal topics of the topology in a cluster. It is a pure function of its arguments.
 //
-// clusterTopics holds the number of partitions of each topic that exists, as far as the topology reads it; others may be
-// in it. matched holds for each of Patterns the names of existing topics that it may match; internal topics of this
-// application among them are left out. A pattern that matches nothing makes no tasks.
+// clusterTopics holds the number of partitions of each topic that exists: those that the topology reads, and its internal
+// ones (InternalTopicNames); others may be in it. matched holds for each of Patterns the names of existing topics that it
+// may match; internal topics of this application among them are left out. A pattern that matches nothing makes no tasks.
 //
 // Partitions of a repartition topic are, in this order: those given in the program; those of the topics of the user that
-// it is joined with; the highest number among the topics that the sub-topologies writing it read.
+// it is joined with; those that it has, if it exists; the highest number among the topics that the sub-topologies writing
+// it read. Kafka Streams refuses an existing topic where the last two differ. Here it is kept, because nothing depends on
+// the number, so a topology keeps running when its input gets more partitions; and because what Kafka Streams takes for
+// the highest number sometimes depends on the order of a hash table.
 //
 // The error is a *MissingTopicsError, a *CopartitionError, or joins several.
 func (t *Topology) Resolve(appID string, clusterTopics map[string]int32, matched map[string][]string, cfg ResolveConfig) (*Plan, error) {
@@ -92,6 +96,7 @@ func (t *Topology) Resolve(appID string, clusterTopics map[string]int32, matched
 		r.checkConfig,
 		func() error { return r.findTopics(matched) },
 		r.checkMissing,
+		r.countFresh,
 		r.countRepartitions,
 		r.copartition,
 	} {
@@ -102,6 +107,21 @@ func (t *Topology) Resolve(appID string, clusterTopics map[string]int32, matched
 	return r.plan(), nil
 }
 
+// InternalTopicNames returns the names in the cluster of all internal topics of the application: repartition topics, then
+// changelogs, in the order of declaration.
+func (t *Topology) InternalTopicNames(appID string) []string {
+	var names []string
+	for _, topic := range t.topics {
+		names = append(names, DecoratedTopic(appID, topic.Name))
+	}
+	for _, s := range t.stores {
+		if s.ownChangelog() {
+			names = append(names, ChangelogTopic(appID, s.Name))
+		}
+	}
+	return names
+}
+
 type resolver struct {
 	t       *Topology
 	appID   string
@@ -110,6 +130,8 @@ type resolver struct {
 
 	topics map[*Node][]string // what each source of tasks reads, by names in the cluster
 	counts map[string]int32   // partitions by names in the cluster, repartition topics included once known
+	fresh  map[string]int32   // counts as they would be if no internal topic existed
+	adopt  bool               // internal topics that exist count
 	groups [][]string         // co-partitioned topics
 }
 
@@ -129,7 +151,7 @@ func (r *resolver) checkConfig() error {
 	for _, err := range checkTopicConfigs(r.cfg.TopicConfigs) {
 		errs = append(errs, fmt.Errorf("millrace: settings of internal topics: %w", err))
 	}
-	for _, name := range r.internalNames() {
+	for _, name := range r.t.InternalTopicNames(r.appID) {
 		if len(name) > maxNameLength {
 			errs = append(errs, fmt.Errorf("millrace: the internal topic %q would have a name of %d characters, and %d are allowed; shorten the application id or the name of the step or store", name, len(name), maxNameLength))
 		}
@@ -137,26 +159,12 @@ func (r *resolver) checkConfig() error {
 	return errors.Join(errs...)
 }
 
-// internalNames lists the names of all internal topics.
-func (r *resolver) internalNames() []string {
-	var names []string
-	for _, topic := range r.t.topics {
-		names = append(names, r.name(topic.Name))
-	}
-	for _, s := range r.t.stores {
-		if s.ownChangelog() {
-			names = append(names, ChangelogTopic(r.appID, s.Name))
-		}
-	}
-	return names
-}
-
 // ownChangelog reports whether a topic must be made for the store.
 func (s *StateStore) ownChangelog() bool { return !s.Global && s.Logged && s.SourceTopic == "" }
 
 // findTopics fills in what each source reads.
 func (r *resolver) findTopics(matched map[string][]string) error {
-	internal := r.internalNames()
+	internal := r.t.InternalTopicNames(r.appID)
 	slices.Sort(internal)
 	readBy := map[string]*Node{}
 	var errs []error
@@ -210,29 +218,27 @@ func (r *resolver) checkMissing() error {
 	return nil
 }
 
-// countRepartitions gives each repartition topic that has no number of its own the highest one among the topics that its
-// writers read, going round until nothing changes. The numbers only grow, and to one of those that are there already, so
-// it ends; where repartition topics feed each other, all of them take the highest number that flows in.
-//
-// As in Kafka Streams, what co-partitioning makes of a topic afterwards does not flow further down.
+// countFresh finds out what the repartition topics would get in a cluster that has none of them. It reports no errors:
+// those that matter come up again when the topics that exist are counted in.
+func (r *resolver) countFresh() error {
+	f := *r
+	f.counts = maps.Clone(r.counts)
+	f.flow()
+	if f.copartition() == nil {
+		r.fresh = f.counts
+	}
+	return nil
+}
+
+// countRepartitions gives the repartition topics their numbers as far as co-partitioning does not decide.
 func (r *resolver) countRepartitions() error {
+	r.adopt = true
 	for _, topic := range r.t.topics {
-		if topic.Partitions > 0 {
-			r.counts[r.name(topic.Name)] = topic.Partitions
+		if name := r.name(topic.Name); r.cluster[name] > 0 {
+			r.counts[name] = r.cluster[name]
 		}
 	}
-	for changed := true; changed; {
-		changed = false
-		for _, sub := range r.t.subs {
-			most := r.most(sub)
-			for _, raw := range sub.RepartitionOut {
-				if name := r.name(raw); r.t.repartition(raw).Partitions == 0 && most > r.counts[name] {
-					r.counts[name] = most
-					changed = true
-				}
-			}
-		}
-	}
+	r.flow()
 	var errs []error
 	for _, topic := range r.t.topics {
 		if r.counts[r.name(topic.Name)] == 0 {
@@ -240,6 +246,34 @@ func (r *resolver) countRepartitions() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// flow gives each repartition topic whose number is open the highest one among the topics that its writers read, going
+// round until nothing changes. The numbers only grow, and to one of those that are there already, so it ends; where
+// repartition topics feed each other, all of them take the highest number that flows in.
+//
+// As in Kafka Streams, what co-partitioning makes of a topic afterwards does not flow further down.
+func (r *resolver) flow() {
+	fixed := map[string]bool{}
+	for _, topic := range r.t.topics {
+		name := r.name(topic.Name)
+		if topic.Partitions > 0 {
+			r.counts[name] = topic.Partitions
+		}
+		fixed[name] = r.counts[name] > 0
+	}
+	for changed := true; changed; {
+		changed = false
+		for _, sub := range r.t.subs {
+			most := r.most(sub)
+			for _, raw := range sub.RepartitionOut {
+				if name := r.name(raw); !fixed[name] && most > r.counts[name] {
+					r.counts[name] = most
+					changed = true
+				}
+			}
+		}
+	}
 }
 
 // most is the highest number of partitions among the topics that a sub-topology reads, as far as they are known.
@@ -253,7 +287,7 @@ func (r *resolver) most(sub *Subtopology) int32 {
 	return most
 }
 
-// repartition returns a repartition topic by its name.
+// repartition returns a repartition topic by its name without the application id.
 func (t *Topology) repartition(raw string) RepartitionTopic { return t.topics[t.byTopic[raw]] }
 
 // plan puts the result together.

@@ -30,6 +30,9 @@ func (p *Plan) ValidateExisting(existing map[string]ExistingTopic) (create []Top
 		case have.Partitions != spec.Partitions:
 			errs = append(errs, spec.partitionError(have.Partitions))
 		default:
+			if spec.Fresh > 0 && spec.Fresh != spec.Partitions {
+				warnings = append(warnings, fmt.Sprintf("the repartition topic %q exists with %d partitions and keeps them; a new one would get %d, and as many tasks behind it", spec.Name, spec.Partitions, spec.Fresh))
+			}
 			warnings = append(warnings, spec.compare(have.Configs)...)
 		}
 	}
