@@ -1,0 +1,247 @@
+package millrace
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/millrace-io/millrace/internal/op"
+	"github.com/millrace-io/millrace/internal/topology"
+	"github.com/millrace-io/millrace/serde"
+)
+
+// Builder collects the steps of a topology. Its calls never fail: mistakes are collected, each with the file and line of
+// the call, and Build returns all of them. A Builder is for one goroutine.
+//
+// In Kafka Streams: StreamsBuilder.
+type Builder struct {
+	t *topology.Builder
+	// shared holds the repartitioned form of streams that unnamed joins share, by node.
+	shared map[string]repartitioned
+	// sourceTypes remembers the types of each source node: a second stream of the same topics hangs under it.
+	sourceTypes map[string]string
+	opts        topology.BuildOptions
+}
+
+// BuildOption is an option of a Builder.
+type BuildOption interface {
+	applyBuild(*Builder)
+}
+
+type buildOption func(*Builder)
+
+func (f buildOption) applyBuild(b *Builder) { f(b) }
+
+// RequireNames refuses steps with AutoName: every store and internal topic must be named.
+//
+// In Kafka Streams: ensure.explicit.internal.resource.naming.
+func RequireNames() BuildOption {
+	return buildOption(func(b *Builder) { b.opts.RequireNames = true })
+}
+
+// NewBuilder returns an empty Builder.
+func NewBuilder(opts ...BuildOption) *Builder {
+	b := &Builder{t: topology.NewBuilder(), shared: make(map[string]repartitioned), sourceTypes: make(map[string]string)}
+	for _, o := range opts {
+		o.applyBuild(b)
+	}
+	return b
+}
+
+// Build checks the topology and returns it, or all mistakes joined into one error, each a *BuildError.
+//
+// In Kafka Streams: StreamsBuilder#build.
+func (b *Builder) Build() (*Topology, error) {
+	t, err := b.t.Build(b.opts)
+	if err != nil {
+		return nil, fmt.Errorf("millrace: the topology cannot be built:\n%w", err)
+	}
+	return &Topology{t: t}, nil
+}
+
+// BuildError is one mistake in the declaration of a topology. Find them with errors.As, or all of them by unwrapping the
+// error of Build.
+type BuildError = topology.BuildError
+
+// step is a DSL call in the making: where it stands and what options it has.
+type step struct {
+	b    *Builder
+	verb string
+	pos  topology.Pos
+	stepOptions
+}
+
+// begin starts a DSL call. allowed lists the options that it has a use for.
+func (b *Builder) begin(verb string, opts []StepOption, allowed ...string) *step {
+	s := &step{b: b, verb: verb, pos: callerPos()}
+	for _, o := range opts {
+		if o != nil {
+			o.applyStep(&s.stepOptions)
+		}
+	}
+	for _, name := range s.set {
+		if !slices.Contains(allowed, name) {
+			s.errorf("%s has no use for the option %s", verb, name)
+		}
+	}
+	return s
+}
+
+// Names of options for begin.
+const (
+	optAs, optNode, optStore, optRepartition, optAuto    = "As", "NodeName", "StoreName", "RepartitionName", "AutoName"
+	optMemory, optRetain, optLogConfig, optNoLog         = "InMemory", "Retain", "LogConfig", "WithoutLog"
+	optNoCache, optKey, optValue, optPartitions          = "WithoutCache", "WithKey", "WithValue", "Partitions"
+	optEarliest, optLatest, optBack, optNoStart, optTime = "StartEarliest", "StartLatest", "StartBack", "NoStart", "Timestamps"
+	optStores                                            = "WithStores"
+)
+
+var (
+	nodeOptions   = []string{optAs, optNode}
+	sourceOptions = []string{optAs, optNode, optEarliest, optLatest, optBack, optNoStart, optTime}
+	storeOptions  = []string{optAs, optNode, optStore, optRepartition, optAuto, optMemory, optLogConfig, optNoLog, optNoCache, optKey, optValue}
+	windowOptions = append([]string{optRetain}, storeOptions...)
+	tableOptions  = []string{optAs, optNode, optStore, optAuto, optMemory, optLogConfig, optNoLog, optNoCache, optKey, optValue}
+	joinOptions   = []string{optAs, optNode, optRepartition, optAuto, optKey, optValue}
+)
+
+func (s *step) errorf(format string, args ...any) { s.b.t.Errorf(s.pos, format, args...) }
+
+// nodeName returns the name of the step's node. A number is used up even where it is named, as in Kafka Streams.
+func (s *step) nodeName(prefix string) string {
+	generated := s.b.t.NextName(prefix)
+	switch {
+	case s.node != "":
+		return s.node
+	case s.as != "":
+		return s.as
+	}
+	return generated
+}
+
+// storeName returns the name of the step's store; named is false if it was generated, which uses up a number.
+func (s *step) storeName(prefix string) (name string, named bool) {
+	switch {
+	case s.store != "":
+		return s.store, true
+	case s.as != "":
+		return s.as, true
+	}
+	return s.b.t.NextStoreName(prefix), false
+}
+
+// repartitionName returns what the user calls the step's repartition topic, empty if nothing.
+func (s *step) repartitionName() string {
+	if s.repartition != "" {
+		return s.repartition
+	}
+	return s.as
+}
+
+// requireName refuses a step that makes something durable without a name.
+func (s *step) requireName(named bool, what string) {
+	if !named && !s.auto {
+		s.errorf("%s makes %s, which needs a name that outlives changes of the topology: use millrace.As(\"…\"), or millrace.AutoName() for a numbered one", s.verb, what)
+	}
+}
+
+// keySerde returns the serde of the step's keys: the one given as an option, or the one known.
+func keySerde[K any](s *step, known serde.Serde[K]) serde.Serde[K] {
+	if s.key == nil {
+		return known
+	}
+	k, ok := s.key.(serde.Serde[K])
+	if !ok {
+		s.errorf("%s has keys of type %T, but WithKey gives a serde of another type (%T)", s.verb, *new(K), s.key)
+		return known
+	}
+	return k
+}
+
+// valueSerde returns the serde of the step's values: the one given as an option, or the one known.
+func valueSerde[V any](s *step, known serde.Serde[V]) serde.Serde[V] {
+	if s.value == nil {
+		return known
+	}
+	v, ok := s.value.(serde.Serde[V])
+	if !ok {
+		s.errorf("%s has values of type %T, but WithValue gives a serde of another type (%T)", s.verb, *new(V), s.value)
+		return known
+	}
+	return v
+}
+
+// repartitioned is what stands behind a repartition topic.
+type repartitioned struct {
+	node string
+}
+
+// generatedPrefix tells a generated name from a user's, by the rule of Kafka Streams.
+func generatedPrefix(name string) bool {
+	if !strings.HasPrefix(name, "KSTREAM") || len(name) < 11 {
+		return false
+	}
+	digits := name[len(name)-10:]
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return name[len(name)-11] == '-'
+}
+
+const repartitionSuffix = "-repartition"
+
+// repartition puts a repartition topic behind a stream: a step that drops null keys, a sink, and a source of the topic.
+// Three numbers are used up in any case.
+func repartition[K, V any](s *step, in Stream[K, V], prefix string, key serde.Serde[K], value serde.Serde[V], auto bool) Stream[K, V] {
+	topic := prefix
+	if !strings.HasSuffix(prefix, repartitionSuffix) {
+		topic += repartitionSuffix
+	}
+	sink, filter, source := s.b.t.NextName("KSTREAM-SINK-"), s.b.t.NextName("KSTREAM-FILTER-"), s.b.t.NextName("KSTREAM-SOURCE-")
+	if !generatedPrefix(prefix) {
+		sink, filter, source = topic+"-sink", topic+"-filter", topic+"-source"
+	}
+	if key == nil || value == nil {
+		s.missingSerde(topic, key == nil, value == nil, in.origin)
+		return Stream[K, V]{b: in.b, node: in.parent(), sources: in.sources, key: key, value: value}
+	}
+	s.b.t.InternalTopic(topology.RepartitionTopic{Name: topic, Partitions: s.partitions, Auto: auto, Pos: s.pos})
+	s.b.t.AddProcessor(topology.Processor{Name: filter, Parents: []string{in.parent()}, Op: op.NewDropNullKeys[K, V](), Pos: s.pos})
+	s.b.t.AddSink(topology.Sink{Name: sink, Topic: topic, Parents: []string{filter}, Pos: s.pos,
+		Op: op.NewSink(op.SinkSpec[K, V]{Topic: topic, Internal: true, Key: key, Value: value})})
+	s.b.t.AddSource(topology.Source{Name: source, Topics: []string{topic}, Pos: s.pos,
+		Op: op.NewSource(op.SourceSpec[K, V]{Key: key, Value: value})})
+	return Stream[K, V]{b: in.b, node: source, sources: []string{source}, key: key, value: value, origin: topic}
+}
+
+func (s *step) missingSerde(topic string, key, value bool, origin string) {
+	var what []string
+	if key {
+		what = append(what, "the key (WithKey)")
+	}
+	if value {
+		what = append(what, "the value (WithValue)")
+	}
+	if origin != "" {
+		origin = " behind " + origin
+	}
+	s.errorf("%s%s needs the repartition topic %s, and does not know the serde of %s: a step that changes types, or a merge, drops it; give it as an option",
+		s.verb, origin, topic, strings.Join(what, " and of "))
+}
+
+// callerPos finds the first frame outside of this package: the user's call.
+func callerPos() topology.Pos {
+	var pcs [16]uintptr
+	n := runtime.Callers(2, pcs[:])
+	frames := runtime.CallersFrames(pcs[:n])
+	for {
+		f, more := frames.Next()
+		own := strings.HasPrefix(f.Function, "github.com/millrace-io/millrace.") && !strings.HasSuffix(f.File, "_test.go")
+		if !own || !more {
+			return topology.Pos{File: f.File, Line: f.Line}
+		}
+	}
+}

@@ -1,0 +1,363 @@
+// Package cache holds typed values above the byte stores of internal/state: the deduplicating cache, which decides what
+// the steps downstream see, and the read cache, which only saves decoding.
+//
+// A key's identity is its encoded bytes. A value is kept decoded only where a copy of it can be made without encoding: a
+// flat type (no pointers but strings), or a serde that clones. All others are kept as bytes and decoded for each reader,
+// so a value handed out always belongs to whom it was handed, and user code may change it in place.
+package cache
+
+import (
+	"encoding/binary"
+	"fmt"
+	"unsafe"
+
+	"github.com/millrace-io/millrace/internal/nilness"
+	"github.com/millrace-io/millrace/serde"
+)
+
+// stampBytes is the length of the timestamp in front of a value in its local form.
+const stampBytes = 8
+
+// entryOverhead is what an entry costs beside its key and value: the entry, its place in the map and two lists.
+const entryOverhead = 160
+
+// Backing is the byte store below a cache.
+type Backing interface {
+	// Load returns a value in its local form: 8 bytes of timestamp (big endian milliseconds), then the encoded value. It
+	// is valid until the next call.
+	Load(key []byte) (local []byte, ok bool, err error)
+	// Write stores a value in its local form, nil to delete, and logs it if the store has a changelog. key and local may
+	// be kept: they come from Keep, or are not changed any more.
+	Write(key, local []byte, tsMs int64) error
+	// Alloc and Keep take memory from the task's slab: see Env.
+	Alloc(n int) []byte
+	Keep(b []byte) []byte
+}
+
+// Update is what a flush reports of one key.
+type Update[K, V, C any] struct {
+	Key            K
+	New, Old       V
+	HasNew, HasOld bool
+	TimestampMs    int64
+	Context        C
+}
+
+// Config configures a Store.
+type Config[K, V, C any] struct {
+	Backing Backing
+	Value   serde.Serde[V]
+	// Dedupe delays writes and reports until a flush; MaxBytes bounds what may wait. Without it, each write goes through
+	// at once, and MaxBytes bounds the read cache (0: none).
+	Dedupe   bool
+	MaxBytes int64
+}
+
+// Store is a typed store of one task: K is the key as steps see it, C the context under which a key was last written. It
+// belongs to the task's goroutine.
+type Store[K, V, C any] struct {
+	backing Backing
+	value   serde.Serde[V]
+	dedupe  bool
+	max     int64
+	clone   func(V) V // nil: assigning is enough
+	decoded bool
+
+	bytes   int64
+	entries map[string]*entry[K, V, C]
+	lru     list[K, V, C] // front: most recently used
+	dirty   list[K, V, C] // front: written first
+
+	onFlush func(*Update[K, V, C]) error
+	needOld bool
+}
+
+type entry[K, V, C any] struct {
+	key     string
+	k       K
+	val     V
+	raw     []byte // the encoded value, where values are not kept decoded
+	has     bool
+	tsMs    int64
+	ctx     C
+	isDirty bool
+	size    int64
+	lru     link[K, V, C]
+	dirty   link[K, V, C]
+}
+
+// New makes a Store.
+func New[K, V, C any](cfg Config[K, V, C]) *Store[K, V, C] {
+	s := &Store[K, V, C]{
+		backing: cfg.Backing, value: cfg.Value, dedupe: cfg.Dedupe && cfg.MaxBytes > 0, max: cfg.MaxBytes,
+		entries: make(map[string]*entry[K, V, C]),
+	}
+	if c, ok := cfg.Value.(serde.Cloner[V]); ok {
+		s.clone, s.decoded = c.Clone, true
+	} else if nilness.Flat[V]() {
+		s.decoded = true
+	}
+	s.lru.of = func(e *entry[K, V, C]) *link[K, V, C] { return &e.lru }
+	s.dirty.of = func(e *entry[K, V, C]) *link[K, V, C] { return &e.dirty }
+	return s
+}
+
+// Dedupes tells whether writes wait for a flush; a step then must not forward by itself.
+func (s *Store[K, V, C]) Dedupes() bool { return s.dedupe }
+
+// OnFlush sets who hears of the updates of a flush. needOld asks for the values that stood before.
+func (s *Store[K, V, C]) OnFlush(f func(*Update[K, V, C]) error, needOld bool) {
+	s.onFlush, s.needOld = f, needOld
+}
+
+// Get returns the value of an encoded key. It belongs to the caller.
+func (s *Store[K, V, C]) Get(key []byte) (v V, tsMs int64, ok bool, err error) {
+	if e := s.entries[string(key)]; e != nil {
+		s.lru.moveToFront(e)
+		if !e.has {
+			return v, 0, false, nil
+		}
+		v, err = s.copyOut(e)
+		return v, e.tsMs, err == nil, err
+	}
+	local, ok, err := s.backing.Load(key)
+	if err != nil || !ok {
+		return v, 0, false, err
+	}
+	v, tsMs, err = s.Decode(local)
+	if err != nil {
+		return v, 0, false, err
+	}
+	if s.max > 0 {
+		e := s.insert(key)
+		e.has, e.tsMs = true, tsMs
+		if err := s.copyIn(e, v, local[stampBytes:]); err != nil {
+			return v, 0, false, err
+		}
+		if err := s.resize(e); err != nil {
+			return v, 0, false, err
+		}
+	}
+	return v, tsMs, true, nil
+}
+
+// Decode decodes a value in its local form.
+func (s *Store[K, V, C]) Decode(local []byte) (v V, tsMs int64, err error) {
+	if len(local) < stampBytes {
+		return v, 0, fmt.Errorf("millrace: a stored value is %d bytes long, too short for its timestamp; the store is damaged", len(local))
+	}
+	v, err = s.value.Decode(local[stampBytes:])
+	if err != nil {
+		return v, 0, fmt.Errorf("millrace: a stored value does not decode: %w; has the serde of the store changed?", err)
+	}
+	return v, int64(binary.BigEndian.Uint64(local)), nil
+}
+
+// Put sets the value of an encoded key; with has false it deletes. k and ctx are reported by the flush. The store keeps v
+// as it is, so the caller must not change it afterwards; what it hands out are copies.
+func (s *Store[K, V, C]) Put(key []byte, k K, v V, has bool, tsMs int64, ctx C) error {
+	if !s.dedupe {
+		return s.writeThrough(key, v, has, tsMs)
+	}
+	e := s.entries[string(key)]
+	if e == nil {
+		e = s.insert(key)
+	} else {
+		s.lru.moveToFront(e)
+	}
+	var raw []byte
+	if has && !s.decoded {
+		b, err := s.value.Append(e.raw[:0], v)
+		if err != nil {
+			return err
+		}
+		raw = b
+	}
+	e.k, e.val, e.raw, e.has, e.tsMs, e.ctx = k, v, raw, has, tsMs, ctx
+	if !s.decoded {
+		var zero V
+		e.val = zero
+	}
+	if e.isDirty {
+		s.dirty.remove(e)
+	}
+	e.isDirty = true
+	s.dirty.pushBack(e)
+	return s.resize(e)
+}
+
+func (s *Store[K, V, C]) writeThrough(key []byte, v V, has bool, tsMs int64) error {
+	var local []byte
+	if has {
+		var err error
+		if local, err = s.local(v, tsMs); err != nil {
+			return err
+		}
+	}
+	kept := s.backing.Keep(append(s.backing.Alloc(len(key)), key...))
+	if err := s.backing.Write(kept, local, tsMs); err != nil {
+		return err
+	}
+	e := s.entries[string(key)]
+	if e == nil {
+		if s.max <= 0 || !has {
+			return nil
+		}
+		e = s.insert(key)
+	} else {
+		s.lru.moveToFront(e)
+	}
+	e.has, e.tsMs = has, tsMs
+	if has {
+		if err := s.copyIn(e, v, local[stampBytes:]); err != nil {
+			return err
+		}
+	}
+	return s.resize(e)
+}
+
+// local encodes a value in its local form, in the task's slab.
+func (s *Store[K, V, C]) local(v V, tsMs int64) ([]byte, error) {
+	b := binary.BigEndian.AppendUint64(s.backing.Alloc(stampBytes+64), uint64(tsMs))
+	b, err := s.value.Append(b, v)
+	if err != nil {
+		return nil, err
+	}
+	return s.backing.Keep(b), nil
+}
+
+// Flush writes what waits, oldest write first, and reports it.
+func (s *Store[K, V, C]) Flush() error {
+	for e := s.dirty.front; e != nil; e = s.dirty.front {
+		s.dirty.remove(e)
+		e.isDirty = false
+		if err := s.flush(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store[K, V, C]) flush(e *entry[K, V, C]) error {
+	u := Update[K, V, C]{Key: e.k, HasNew: e.has, TimestampMs: e.tsMs, Context: e.ctx}
+	key := []byte(e.key)
+	if s.onFlush != nil && (s.needOld || !e.has) {
+		old, ok, err := s.backing.Load(key)
+		if err != nil {
+			return err
+		}
+		if !ok && !e.has {
+			return nil // written and deleted again before anybody saw it
+		}
+		if ok && s.needOld {
+			if u.Old, _, err = s.Decode(old); err != nil {
+				return err
+			}
+			u.HasOld = true
+		}
+	}
+	var local []byte
+	if e.has {
+		var err error
+		if s.decoded {
+			local, err = s.local(e.val, e.tsMs)
+		} else {
+			b := binary.BigEndian.AppendUint64(s.backing.Alloc(stampBytes+len(e.raw)), uint64(e.tsMs))
+			local = s.backing.Keep(append(b, e.raw...))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := s.backing.Write(key, local, e.tsMs); err != nil {
+		return err
+	}
+	if s.onFlush == nil {
+		return nil
+	}
+	if e.has {
+		var err error
+		if u.New, err = s.copyOut(e); err != nil {
+			return err
+		}
+	}
+	return s.onFlush(&u)
+}
+
+// Waiting walks the writes that wait for a flush, in no order. The values belong to the caller.
+func (s *Store[K, V, C]) Waiting(f func(key string, k K, v V, has bool, tsMs int64) error) error {
+	for e := s.dirty.front; e != nil; e = e.dirty.next {
+		var v V
+		if e.has {
+			var err error
+			if v, err = s.copyOut(e); err != nil {
+				return err
+			}
+		}
+		if err := f(e.key, e.k, v, e.has, e.tsMs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Drop forgets everything that is cached, what waits for a flush included.
+func (s *Store[K, V, C]) Drop() {
+	clear(s.entries)
+	s.lru.clear()
+	s.dirty.clear()
+	s.bytes = 0
+}
+
+// Bytes is the memory that the cache takes, estimated.
+func (s *Store[K, V, C]) Bytes() int64 { return s.bytes }
+
+func (s *Store[K, V, C]) copyOut(e *entry[K, V, C]) (V, error) {
+	if !s.decoded {
+		return s.value.Decode(e.raw)
+	}
+	if s.clone != nil {
+		return s.clone(e.val), nil
+	}
+	return e.val, nil
+}
+
+// copyIn keeps a value that also goes to somebody else.
+func (s *Store[K, V, C]) copyIn(e *entry[K, V, C], v V, encoded []byte) error {
+	if !s.decoded {
+		e.raw = append(e.raw[:0], encoded...)
+		return nil
+	}
+	if s.clone != nil {
+		v = s.clone(v)
+	}
+	e.val = v
+	return nil
+}
+
+func (s *Store[K, V, C]) insert(key []byte) *entry[K, V, C] {
+	e := &entry[K, V, C]{key: string(key)}
+	s.entries[e.key] = e
+	s.lru.pushFront(e)
+	return e
+}
+
+func (s *Store[K, V, C]) resize(e *entry[K, V, C]) error {
+	size := int64(len(e.key)+len(e.raw)) + entryOverhead + int64(unsafe.Sizeof(e.val))
+	s.bytes += size - e.size
+	e.size = size
+	for s.bytes > s.max && s.lru.back != nil {
+		last := s.lru.back
+		if last.isDirty {
+			// Everything that waits goes, in the order of writing, so that no update overtakes an older one.
+			if err := s.Flush(); err != nil {
+				return err
+			}
+			last = s.lru.back
+		}
+		s.lru.remove(last)
+		delete(s.entries, last.key)
+		s.bytes -= last.size
+	}
+	return nil
+}

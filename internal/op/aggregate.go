@@ -1,0 +1,248 @@
+package op
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/millrace-io/millrace/internal/cache"
+	"github.com/millrace-io/millrace/internal/metrics"
+	"github.com/millrace-io/millrace/processor"
+	"github.com/millrace-io/millrace/window"
+)
+
+// Fold takes one record into an aggregate. has says whether there is one; a nil result of a type that has a nil deletes
+// it. The aggregate belongs to the function, which may change it in place and return it.
+type Fold[K, V, A any] func(r *processor.Record[K, V], agg A, has bool) (A, error)
+
+// AggregateSpec describes an aggregation of a stream by key.
+type AggregateSpec[K, V, A any] struct {
+	Table *TableSpec
+	Fold  Fold[K, V, A]
+}
+
+// NewAggregate makes a table of one aggregate for each key. Records with a null key or value are dropped and counted.
+func NewAggregate[K, V, A any](spec AggregateSpec[K, V, A]) Factory {
+	return FactoryFunc(func(env *Env, step string, children []Child) (any, error) {
+		out, err := newTableOut[K, A](env, step, spec.Table, children)
+		if err != nil {
+			return nil, err
+		}
+		return &aggregate[K, V, A]{
+			folder: newFolder(env, step, spec.Fold), out: out,
+			nullKey: env.counter(step, metrics.NullKey), nullValue: env.counter(step, metrics.NullValue),
+		}, nil
+	})
+}
+
+type aggregate[K, V, A any] struct {
+	folder[K, V, A]
+	out                *tableOut[K, A]
+	nullKey, nullValue *metrics.Counter
+}
+
+func (a *aggregate[K, V, A]) Process(r *processor.Record[K, V]) error {
+	if r.NullKey {
+		a.nullKey.Inc()
+		return nil
+	}
+	if r.NullValue {
+		a.nullValue.Inc()
+		return nil
+	}
+	s := a.out.store
+	key, err := s.encode(r.Key)
+	if err != nil {
+		return err
+	}
+	for attempt := 1; ; attempt++ {
+		var c Change[A]
+		agg, tsMs, has, err := s.cache.Get(key)
+		if err != nil {
+			return err
+		}
+		if c.New, c.HasNew, err = a.fold(r, agg, has); err == nil {
+			if !has || r.TimestampMs > tsMs {
+				tsMs = r.TimestampMs
+			}
+			return a.out.update(r.Key, r.Headers, c, tsMs)
+		}
+		if retry, err := a.failed(err, attempt); !retry {
+			return err
+		}
+	}
+}
+
+// folder calls a Fold.
+type folder[K, V, A any] struct {
+	guard
+	f    Fold[K, V, A]
+	keep func(*A) bool
+}
+
+func newFolder[K, V, A any](env *Env, step string, f Fold[K, V, A]) folder[K, V, A] {
+	return folder[K, V, A]{guard: newGuard(env, step), f: f, keep: NotNil[A]()}
+}
+
+func (f *folder[K, V, A]) fold(r *processor.Record[K, V], agg A, has bool) (out A, keep bool, err error) {
+	defer recovered(&err)
+	out, err = f.f(r, agg, has)
+	return out, err == nil && f.keep(&out), err
+}
+
+// WindowAggregateSpec describes an aggregation of a stream by key and time window.
+type WindowAggregateSpec[K, V, A any] struct {
+	Table   *TableSpec
+	Windows window.Time
+	Fold    Fold[K, V, A]
+	// Late names the step that takes late records; empty: they are only counted. It is read when a task is built.
+	Late *string
+}
+
+// NewWindowAggregate makes a table of one aggregate for each key and window. A window is closed once the operator has
+// seen a timestamp of at least its end plus grace; the record itself moves that time first. Records with a null key are
+// dropped and counted before they move it; null values are passed to the aggregation, as in Kafka Streams.
+func NewWindowAggregate[K, V, A any](spec WindowAggregateSpec[K, V, A]) Factory {
+	return FactoryFunc(func(env *Env, step string, children []Child) (any, error) {
+		lateStep := *spec.Late
+		var late, table []Child
+		for _, c := range children {
+			if lateStep != "" && c.Step == lateStep {
+				late = append(late, c)
+			} else {
+				table = append(table, c)
+			}
+		}
+		next, err := Downstream[window.Key[K], Change[A]](step, table)
+		if err != nil {
+			return nil, err
+		}
+		s, err := typedStore[*WindowStore[K, A]](env, step, spec.Table.Store)
+		if err != nil {
+			return nil, err
+		}
+		w := &windowAggregate[K, V, A]{
+			folder: newFolder(env, step, spec.Fold), windows: spec.Windows, graceMs: spec.Windows.GraceMs(),
+			store: s, next: next, sendOld: spec.Table.SendOld,
+			nullKey: env.counter(step, metrics.NullKey), expired: env.counter(step, metrics.Late),
+		}
+		if lateStep != "" {
+			if w.late, err = Downstream[K, window.Late[V]](step, late); err != nil {
+				return nil, err
+			}
+		}
+		if s.cache.Dedupes() {
+			s.cache.OnFlush(w.flushed, spec.Table.SendOld)
+			env.OnFlush(s.FlushCache)
+		}
+		env.ObserveTime(spec.Table.Store, &w.observedMs)
+		return w, nil
+	})
+}
+
+type windowAggregate[K, V, A any] struct {
+	folder[K, V, A]
+	windows    window.Time
+	graceMs    int64
+	store      *WindowStore[K, A]
+	next       Sink[window.Key[K], Change[A]]
+	late       Sink[K, window.Late[V]]
+	sendOld    bool
+	nullKey    *metrics.Counter
+	expired    *metrics.Counter
+	observedMs int64
+
+	key    []byte          // the record's key and the start of the window in process
+	in     []window.Window // the windows of the record in process
+	missed []window.Window
+	out    processor.Record[window.Key[K], Change[A]]
+	lateR  processor.Record[K, window.Late[V]]
+}
+
+func (w *windowAggregate[K, V, A]) Process(r *processor.Record[K, V]) error {
+	if r.NullKey {
+		w.nullKey.Inc()
+		return nil
+	}
+	w.observedMs = max(w.observedMs, r.TimestampMs)
+	closeMs := w.observedMs - w.graceMs
+	w.in = w.windows.AppendWindows(w.in[:0], r.TimestampMs)
+	w.missed = w.missed[:0]
+	key, err := w.store.key.Append(w.key[:0], r.Key)
+	if err != nil {
+		return fmt.Errorf("millrace: store %s: key does not encode: %w", w.store.name, err)
+	}
+	n := len(key)
+	for _, win := range w.in {
+		if win.EndMs <= closeMs {
+			w.missed = append(w.missed, win)
+			w.expired.Inc()
+			continue
+		}
+		w.key = binary.BigEndian.AppendUint64(key[:n], uint64(win.StartMs))
+		if err := w.update(r, w.key, win); err != nil {
+			return err
+		}
+	}
+	if len(w.missed) == 0 || w.late == nil {
+		return nil
+	}
+	w.lateR = processor.Record[K, window.Late[V]]{
+		Key: r.Key, TimestampMs: r.TimestampMs, Headers: r.Headers,
+		Value: window.Late[V]{
+			Value: r.Value, ObservedTimeMs: w.observedMs, Missed: append([]window.Window(nil), w.missed...),
+			Accepted: len(w.missed) < len(w.in),
+		},
+	}
+	return w.late.Process(&w.lateR)
+}
+
+func (w *windowAggregate[K, V, A]) update(r *processor.Record[K, V], key []byte, win window.Window) error {
+	k := window.Key[K]{Key: r.Key, Window: win}
+	for attempt := 1; ; attempt++ {
+		agg, tsMs, has, err := w.store.cache.Get(key)
+		if err != nil {
+			return err
+		}
+		var c Change[A]
+		c.New, c.HasNew, err = w.fold(r, agg, has)
+		if err == nil {
+			if !has || r.TimestampMs > tsMs {
+				tsMs = r.TimestampMs
+			}
+			return w.put(r, key, k, c, tsMs)
+		}
+		if retry, err := w.failed(err, attempt); !retry {
+			return err
+		}
+	}
+}
+
+func (w *windowAggregate[K, V, A]) put(r *processor.Record[K, V], key []byte, k window.Key[K], c Change[A], tsMs int64) error {
+	cached := w.store.cache.Dedupes()
+	if w.sendOld && !cached {
+		var err error
+		if c.Old, _, c.HasOld, err = w.store.cache.Get(key); err != nil {
+			return err
+		}
+	}
+	ctx := w.env.cur
+	ctx.raw, ctx.headers, ctx.tsMs = nil, r.Headers, r.TimestampMs
+	if err := w.store.cache.Put(key, k, c.New, c.HasNew, tsMs, ctx); err != nil {
+		return err
+	}
+	if cached {
+		return nil
+	}
+	w.out = processor.Record[window.Key[K], Change[A]]{Key: k, Value: c, TimestampMs: tsMs, Headers: r.Headers}
+	return w.next.Process(&w.out)
+}
+
+func (w *windowAggregate[K, V, A]) flushed(u *cache.Update[window.Key[K], A, current]) error {
+	return w.env.withContext(u.Context, func() error {
+		w.out = processor.Record[window.Key[K], Change[A]]{
+			Key: u.Key, Value: Change[A]{New: u.New, Old: u.Old, HasNew: u.HasNew, HasOld: u.HasOld},
+			TimestampMs: u.TimestampMs, Headers: u.Context.headers,
+		}
+		return w.next.Process(&w.out)
+	})
+}

@@ -1,0 +1,307 @@
+package op
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/cache"
+	"github.com/millrace-io/millrace/internal/state"
+	"github.com/millrace-io/millrace/serde"
+	"github.com/millrace-io/millrace/store"
+)
+
+// StoreSpec describes a store without its types.
+type StoreSpec struct {
+	Name   string
+	Logged bool
+	// Cached puts a deduplicating cache in front, so that updates of one key within a commit interval collapse.
+	Cached bool
+}
+
+// StoreFactory makes a task's typed store over the bytes that the task's Set holds.
+type StoreFactory interface {
+	Open(env *Env) (any, error)
+}
+
+// changelog writes a store's changelog records.
+type changelog struct {
+	env       *Env
+	store     string
+	topic     string
+	partition int32
+	logged    bool
+}
+
+func newChangelog(env *Env, spec StoreSpec) changelog {
+	c := changelog{env: env, store: spec.Name, partition: env.Task.Partition, logged: spec.Logged}
+	if spec.Logged {
+		c.topic = env.TopicName(spec.Name + "-changelog")
+	}
+	return c
+}
+
+// log writes one record. Changelog records carry no headers, and no timestamp in the value: it is the record's own.
+func (c *changelog) log(key, value []byte, tsMs int64) {
+	if !c.logged {
+		return
+	}
+	c.env.Emit(Output{
+		ProduceRecord: broker.ProduceRecord{
+			Topic: c.topic, Partition: c.partition, Key: key, Value: value, TimestampMs: tsMs,
+		},
+		Step: c.store, Store: c.store,
+	})
+}
+
+// kvBacking is the byte store below a KVStore.
+type kvBacking struct {
+	env *Env
+	kv  *state.KV
+	log changelog
+}
+
+func (b *kvBacking) Load(key []byte) ([]byte, bool, error) { return b.kv.Get(key) }
+
+func (b *kvBacking) Write(key, local []byte, tsMs int64) error {
+	if local == nil {
+		if err := b.kv.Delete(key); err != nil {
+			return err
+		}
+		b.log.log(key, nil, tsMs)
+		return nil
+	}
+	if err := b.kv.Put(key, local); err != nil {
+		return err
+	}
+	b.log.log(key, local[8:], tsMs)
+	return nil
+}
+
+func (b *kvBacking) Alloc(n int) []byte   { return b.env.alloc(n) }
+func (b *kvBacking) Keep(x []byte) []byte { return b.env.keep(x) }
+
+// KVFactory makes KVStores.
+type KVFactory[K, V any] struct {
+	Spec  StoreSpec
+	Key   serde.Serde[K]
+	Value serde.Serde[V]
+}
+
+// Open makes the store of one task.
+func (f *KVFactory[K, V]) Open(env *Env) (any, error) {
+	kv, err := env.Set.KeyValue(f.Spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	b := &kvBacking{env: env, kv: kv, log: newChangelog(env, f.Spec)}
+	cfg := cache.Config[K, V, current]{Backing: b, Value: f.Value, MaxBytes: env.ReadCacheBytes}
+	if f.Spec.Cached && env.CacheBytes > 0 {
+		cfg.Dedupe, cfg.MaxBytes = true, env.CacheBytes
+	}
+	s := &KVStore[K, V]{env: env, name: f.Spec.Name, key: f.Key, kv: kv, cache: cache.New(cfg)}
+	return s, nil
+}
+
+// KVStore is a task's key-value store.
+type KVStore[K, V any] struct {
+	env   *Env
+	name  string
+	key   serde.Serde[K]
+	kv    *state.KV
+	cache *cache.Store[K, V, current]
+	buf   []byte
+}
+
+var _ store.KeyValue[string, string] = (*KVStore[string, string])(nil)
+
+// encode encodes a key into the store's scratch buffer.
+func (s *KVStore[K, V]) encode(k K) ([]byte, error) {
+	b, err := s.key.Append(s.buf[:0], k)
+	if err != nil {
+		return nil, fmt.Errorf("millrace: store %s: key does not encode: %w", s.name, err)
+	}
+	s.buf = b
+	return b, nil
+}
+
+// FlushCache writes what waits in the cache.
+func (s *KVStore[K, V]) FlushCache() error { return s.cache.Flush() }
+
+// Get returns the value of a key.
+func (s *KVStore[K, V]) Get(k K) (v V, ok bool, err error) {
+	v, _, ok, err = s.get(k)
+	return v, ok, err
+}
+
+// GetStamped returns the value of a key with its timestamp.
+func (s *KVStore[K, V]) GetStamped(k K) (store.Stamped[V], bool, error) {
+	v, ts, ok, err := s.get(k)
+	return store.Stamped[V]{Value: v, TimestampMs: ts}, ok, err
+}
+
+func (s *KVStore[K, V]) get(k K) (v V, tsMs int64, ok bool, err error) {
+	b, err := s.encode(k)
+	if err != nil {
+		return v, 0, false, err
+	}
+	return s.cache.Get(b)
+}
+
+// Put sets a value under the timestamp of the record in process.
+func (s *KVStore[K, V]) Put(k K, v V) error { return s.PutStamped(k, v, s.env.cur.tsMs) }
+
+// PutStamped sets a value under a timestamp.
+func (s *KVStore[K, V]) PutStamped(k K, v V, tsMs int64) error {
+	if tsMs < 0 {
+		return fmt.Errorf("millrace: store %s: negative timestamp %d", s.name, tsMs)
+	}
+	b, err := s.encode(k)
+	if err != nil {
+		return err
+	}
+	return s.cache.Put(b, k, v, true, tsMs, s.context())
+}
+
+// Delete removes a key.
+func (s *KVStore[K, V]) Delete(k K) error {
+	b, err := s.encode(k)
+	if err != nil {
+		return err
+	}
+	var zero V
+	return s.cache.Put(b, k, zero, false, s.env.cur.tsMs, s.context())
+}
+
+// context is what a cached write keeps of the record in process: not its bytes, which would pin whole fetches.
+func (s *KVStore[K, V]) context() current {
+	c := s.env.cur
+	c.raw = nil
+	return c
+}
+
+// Range walks the keys between two keys, both included, in the order of their bytes.
+func (s *KVStore[K, V]) Range(from, to K) (store.Iterator[K, V], error) {
+	lo, err := s.key.Append(nil, from)
+	if err != nil {
+		return nil, fmt.Errorf("millrace: store %s: key does not encode: %w", s.name, err)
+	}
+	hi, err := s.key.Append(nil, to)
+	if err != nil {
+		return nil, fmt.Errorf("millrace: store %s: key does not encode: %w", s.name, err)
+	}
+	// The byte store's upper bound is exclusive: the key after hi is hi and a zero byte.
+	return s.iterate(lo, append(hi, 0))
+}
+
+// All walks all keys in the order of their bytes.
+func (s *KVStore[K, V]) All() (store.Iterator[K, V], error) { return s.iterate(nil, nil) }
+
+func (s *KVStore[K, V]) iterate(lo, hi []byte) (store.Iterator[K, V], error) {
+	var waiting []waitingEntry[K, V]
+	err := s.cache.Waiting(func(key string, k K, v V, has bool, tsMs int64) error {
+		b := []byte(key)
+		if (lo == nil || bytes.Compare(b, lo) >= 0) && (hi == nil || bytes.Compare(b, hi) < 0) {
+			waiting = append(waiting, waitingEntry[K, V]{enc: b, k: k, v: v, has: has, tsMs: tsMs})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(waiting, func(a, b waitingEntry[K, V]) int { return bytes.Compare(a.enc, b.enc) })
+	it, err := s.kv.Range(lo, hi, false)
+	if err != nil {
+		return nil, err
+	}
+	return &iterator[K, V]{
+		base: it, waiting: waiting,
+		decodeKey: s.key.Decode,
+		decode:    s.cache.Decode,
+	}, nil
+}
+
+// waitingEntry is a write that still waits in a cache.
+type waitingEntry[K, V any] struct {
+	enc  []byte
+	k    K
+	v    V
+	has  bool
+	tsMs int64
+}
+
+// iterator walks a byte store and the writes that wait above it, in the order of encoded keys.
+type iterator[K, V any] struct {
+	base      *state.Iterator
+	waiting   []waitingEntry[K, V]
+	decodeKey func([]byte) (K, error)
+	decode    func([]byte) (V, int64, error)
+
+	baseOK bool // base stands on an entry not yet returned
+	begun  bool
+	closed bool
+	err    error
+	k      K
+	v      V
+	tsMs   int64
+}
+
+func (it *iterator[K, V]) Next() bool {
+	if it.closed || it.err != nil {
+		if it.closed && it.err == nil {
+			it.err = fmt.Errorf("millrace: the iterator is closed")
+		}
+		return false
+	}
+	if !it.begun {
+		it.begun = true
+		it.baseOK = it.base.Next()
+	}
+	for {
+		if len(it.waiting) > 0 {
+			order := -1
+			if it.baseOK {
+				order = bytes.Compare(it.waiting[0].enc, it.base.Key())
+			}
+			if order <= 0 {
+				w := it.waiting[0]
+				it.waiting = it.waiting[1:]
+				if order == 0 {
+					it.baseOK = it.base.Next()
+				}
+				if !w.has {
+					continue
+				}
+				it.k, it.v, it.tsMs = w.k, w.v, w.tsMs
+				return true
+			}
+		}
+		if !it.baseOK {
+			it.err = it.base.Err()
+			return false
+		}
+		if it.k, it.err = it.decodeKey(it.base.Key()); it.err != nil {
+			it.err = fmt.Errorf("millrace: a stored key does not decode: %w; has the serde of the store changed?", it.err)
+			return false
+		}
+		if it.v, it.tsMs, it.err = it.decode(it.base.Value()); it.err != nil {
+			return false
+		}
+		it.baseOK = it.base.Next()
+		return true
+	}
+}
+
+func (it *iterator[K, V]) Key() K             { return it.k }
+func (it *iterator[K, V]) Value() V           { return it.v }
+func (it *iterator[K, V]) TimestampMs() int64 { return it.tsMs }
+func (it *iterator[K, V]) Err() error         { return it.err }
+
+func (it *iterator[K, V]) Close() error {
+	if it.closed {
+		return nil
+	}
+	it.closed = true
+	return it.base.Close()
+}

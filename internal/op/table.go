@@ -1,0 +1,239 @@
+package op
+
+import (
+	"github.com/millrace-io/millrace/internal/cache"
+	"github.com/millrace-io/millrace/internal/metrics"
+	"github.com/millrace-io/millrace/internal/nilness"
+	"github.com/millrace-io/millrace/processor"
+	"github.com/millrace-io/millrace/serde"
+	"github.com/millrace-io/millrace/window"
+)
+
+// Getter reads the current value of a table in the same task.
+//
+// In Kafka Streams: KTableValueGetter.
+type Getter[K, V any] interface {
+	Lookup(k K) (v V, tsMs int64, ok bool, err error)
+}
+
+// GetterFactory makes the Getter of a table for a step of a task.
+type GetterFactory[K, V any] func(env *Env, step string) (Getter[K, V], error)
+
+// Lookup makes a KVStore a Getter.
+func (s *KVStore[K, V]) Lookup(k K) (V, int64, bool, error) { return s.get(k) }
+
+// StoreGetter reads a table from its store.
+func StoreGetter[K, V any](name string) GetterFactory[K, V] {
+	return func(env *Env, step string) (Getter[K, V], error) {
+		return typedStore[*KVStore[K, V]](env, step, name)
+	}
+}
+
+// WindowGetter reads a windowed table from its store.
+func WindowGetter[K, V any](name string) GetterFactory[window.Key[K], V] {
+	return func(env *Env, step string) (Getter[window.Key[K], V], error) {
+		return typedStore[*WindowStore[K, V]](env, step, name)
+	}
+}
+
+// MapGetter reads a table that is not materialised through the one it is derived from. f returns ok false for a row that
+// the derived table has not.
+func MapGetter[K, V, V2 any](parent GetterFactory[K, V], f func(K, V) (V2, bool, error)) GetterFactory[K, V2] {
+	return func(env *Env, step string) (Getter[K, V2], error) {
+		g, err := parent(env, step)
+		if err != nil {
+			return nil, err
+		}
+		return &mapGetter[K, V, V2]{parent: g, f: f}, nil
+	}
+}
+
+type mapGetter[K, V, V2 any] struct {
+	parent Getter[K, V]
+	f      func(K, V) (V2, bool, error)
+}
+
+func (g *mapGetter[K, V, V2]) Lookup(k K) (v V2, tsMs int64, ok bool, err error) {
+	p, tsMs, ok, err := g.parent.Lookup(k)
+	if err != nil || !ok {
+		return v, 0, false, err
+	}
+	defer recovered(&err)
+	v, ok, err = g.f(k, p)
+	return v, tsMs, ok, err
+}
+
+// TableSpec says what a table step keeps and forwards. It is read when a task is built, so what later steps ask of a
+// table (a store, old values) may be set until then.
+type TableSpec struct {
+	Store   string // empty: not materialised
+	SendOld bool   // a later step needs the values that stood before
+}
+
+// tableOut is the way out of a table step: into its store, if it has one, and on to the next steps, at once or when the
+// store's cache is flushed.
+type tableOut[K, V any] struct {
+	env   *Env
+	spec  *TableSpec
+	store *KVStore[K, V]
+	next  Sink[K, Change[V]]
+	out   processor.Record[K, Change[V]]
+}
+
+func newTableOut[K, V any](env *Env, step string, spec *TableSpec, children []Child) (*tableOut[K, V], error) {
+	next, err := Downstream[K, Change[V]](step, children)
+	if err != nil {
+		return nil, err
+	}
+	t := &tableOut[K, V]{env: env, spec: spec, next: next}
+	if spec.Store == "" {
+		return t, nil
+	}
+	if t.store, err = typedStore[*KVStore[K, V]](env, step, spec.Store); err != nil {
+		return nil, err
+	}
+	if t.store.cache.Dedupes() {
+		t.store.cache.OnFlush(t.flushed, spec.SendOld)
+		env.OnFlush(t.store.FlushCache)
+	}
+	return t, nil
+}
+
+// update sets the table's value of a record's key.
+func (t *tableOut[K, V]) update(k K, headers serde.Headers, c Change[V], tsMs int64) error {
+	if t.store == nil {
+		return t.forward(k, headers, c, tsMs)
+	}
+	key, err := t.store.encode(k)
+	if err != nil {
+		return err
+	}
+	if t.spec.SendOld && !t.store.cache.Dedupes() {
+		if c.Old, _, c.HasOld, err = t.store.cache.Get(key); err != nil {
+			return err
+		}
+	}
+	ctx := t.env.cur
+	ctx.raw, ctx.headers, ctx.tsMs = nil, headers, tsMs
+	if err := t.store.cache.Put(key, k, c.New, c.HasNew, tsMs, ctx); err != nil {
+		return err
+	}
+	if t.store.cache.Dedupes() {
+		return nil
+	}
+	return t.forward(k, headers, c, tsMs)
+}
+
+func (t *tableOut[K, V]) forward(k K, headers serde.Headers, c Change[V], tsMs int64) error {
+	t.out = processor.Record[K, Change[V]]{Key: k, Value: c, TimestampMs: tsMs, Headers: headers}
+	return t.next.Process(&t.out)
+}
+
+func (t *tableOut[K, V]) flushed(u *cache.Update[K, V, current]) error {
+	c := Change[V]{New: u.New, Old: u.Old, HasNew: u.HasNew, HasOld: u.HasOld}
+	return t.env.withContext(u.Context, func() error {
+		return t.forward(u.Key, u.Context.headers, c, u.TimestampMs)
+	})
+}
+
+// NewTableSource makes a stream's records updates of a table: a table's source, and a stream turned into a table. The last
+// record that arrives wins, whatever its timestamp.
+func NewTableSource[K, V any](spec *TableSpec) Factory {
+	return FactoryFunc(func(env *Env, step string, children []Child) (any, error) {
+		out, err := newTableOut[K, V](env, step, spec, children)
+		if err != nil {
+			return nil, err
+		}
+		return &tableSource[K, V]{out: out, nullKey: env.counter(step, metrics.NullKey)}, nil
+	})
+}
+
+type tableSource[K, V any] struct {
+	out     *tableOut[K, V]
+	nullKey *metrics.Counter
+}
+
+func (t *tableSource[K, V]) Process(r *processor.Record[K, V]) error {
+	if r.NullKey {
+		t.nullKey.Inc()
+		return nil
+	}
+	return t.out.update(r.Key, r.Headers, Change[V]{New: r.Value, HasNew: !r.NullValue}, r.TimestampMs)
+}
+
+// NewTableMap derives a table from a table. f returns ok false where the derived table has no row; it is not called for
+// deletions. filter says that f only drops rows: then an update that neither showed before nor shows now is not sent, if
+// old values are at hand.
+func NewTableMap[K, V, V2 any](spec *TableSpec, filter bool, f func(K, V) (V2, bool, error)) Factory {
+	return FactoryFunc(func(env *Env, step string, children []Child) (any, error) {
+		out, err := newTableOut[K, V2](env, step, spec, children)
+		if err != nil {
+			return nil, err
+		}
+		return &tableMap[K, V, V2]{guard: newGuard(env, step), out: out, f: f, filter: filter}, nil
+	})
+}
+
+type tableMap[K, V, V2 any] struct {
+	guard
+	out    *tableOut[K, V2]
+	f      func(K, V) (V2, bool, error)
+	filter bool
+}
+
+func (t *tableMap[K, V, V2]) Process(r *processor.Record[K, Change[V]]) error {
+	for attempt := 1; ; attempt++ {
+		c, err := t.call(r)
+		if err == nil {
+			if t.filter && t.out.spec.SendOld && !c.HasNew && !c.HasOld {
+				return nil
+			}
+			return t.out.update(r.Key, r.Headers, c, r.TimestampMs)
+		}
+		if retry, err := t.failed(err, attempt); !retry {
+			return err
+		}
+	}
+}
+
+func (t *tableMap[K, V, V2]) call(r *processor.Record[K, Change[V]]) (c Change[V2], err error) {
+	defer recovered(&err)
+	if r.Value.HasNew {
+		if c.New, c.HasNew, err = t.f(r.Key, r.Value.New); err != nil {
+			return c, err
+		}
+	}
+	if t.out.spec.SendOld && r.Value.HasOld {
+		c.Old, c.HasOld, err = t.f(r.Key, r.Value.Old)
+	}
+	return c, err
+}
+
+// NewToStream turns a table's updates into a stream: a deletion is a record with a null value.
+func NewToStream[K, V any]() Factory {
+	return FactoryFunc(func(_ *Env, step string, children []Child) (any, error) {
+		next, err := Downstream[K, V](step, children)
+		return &toStream[K, V]{next: next}, err
+	})
+}
+
+type toStream[K, V any] struct {
+	next Sink[K, V]
+	out  processor.Record[K, V]
+}
+
+func (t *toStream[K, V]) Process(r *processor.Record[K, Change[V]]) error {
+	t.out = processor.Record[K, V]{
+		Key: r.Key, Value: r.Value.New, NullValue: !r.Value.HasNew, TimestampMs: r.TimestampMs, Headers: r.Headers,
+	}
+	return t.next.Process(&t.out)
+}
+
+// NotNil tells for a type whether a value is there: a nil of a type that has one is a null.
+func NotNil[V any]() func(*V) bool {
+	isNil := nilness.Checker[V]()
+	if isNil == nil {
+		return func(*V) bool { return true }
+	}
+	return func(v *V) bool { return !isNil(v) }
+}

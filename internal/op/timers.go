@@ -1,0 +1,129 @@
+package op
+
+import (
+	"container/heap"
+	"fmt"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/metrics"
+	"github.com/millrace-io/millrace/processor"
+)
+
+// timer is one schedule of a step.
+type timer struct {
+	id         int // order of creation: ties fire in it
+	step       string
+	guard      guard
+	nextMs     int64
+	intervalMs int64
+	fn         func(time.Time) error
+	cancelled  bool
+}
+
+// timerQueue is a heap by (time, id).
+type timerQueue []*timer
+
+func (q timerQueue) Len() int { return len(q) }
+func (q timerQueue) Less(i, j int) bool {
+	if q[i].nextMs != q[j].nextMs {
+		return q[i].nextMs < q[j].nextMs
+	}
+	return q[i].id < q[j].id
+}
+func (q timerQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *timerQueue) Push(x any)   { *q = append(*q, x.(*timer)) }
+func (q *timerQueue) Pop() any {
+	old := *q
+	t := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	return t
+}
+
+type timers struct {
+	next   int
+	stream timerQueue
+	wall   timerQueue
+}
+
+// schedule sets a timer of a step.
+func (e *Env) schedule(step string, interval time.Duration, kind processor.TimeKind, fn func(time.Time) error) (processor.Cancel, error) {
+	ms := interval.Milliseconds()
+	if ms < 1 {
+		return nil, fmt.Errorf("millrace: step %s: the interval of a timer must be at least a millisecond, not %s", step, interval)
+	}
+	t := &timer{id: e.timers.next, step: step, guard: newGuard(e, step), intervalMs: ms, fn: fn}
+	t.guard.dropped = e.counter(step, metrics.Processing)
+	e.timers.next++
+	if kind == processor.StreamTime {
+		// The grid starts at 0, so the first known time is always due.
+		heap.Push(&e.timers.stream, t)
+	} else {
+		t.nextMs = e.NowMs() + ms
+		heap.Push(&e.timers.wall, t)
+	}
+	return func() { t.cancelled = true }, nil
+}
+
+// FireStreamTimers calls the timers that the task's stream time has reached.
+func (e *Env) FireStreamTimers() (fired bool, err error) {
+	if e.StreamTimeMs < 0 {
+		return false, nil
+	}
+	return e.fire(&e.timers.stream, e.StreamTimeMs)
+}
+
+// FireWallTimers calls the timers that the wall clock has reached.
+func (e *Env) FireWallTimers(nowMs int64) (fired bool, err error) {
+	return e.fire(&e.timers.wall, nowMs)
+}
+
+// NextWallTimerMs is when the next wall-clock timer is due; ok is false if there is none.
+func (e *Env) NextWallTimerMs() (ms int64, ok bool) {
+	for len(e.timers.wall) > 0 && e.timers.wall[0].cancelled {
+		heap.Pop(&e.timers.wall)
+	}
+	if len(e.timers.wall) == 0 {
+		return 0, false
+	}
+	return e.timers.wall[0].nextMs, true
+}
+
+func (e *Env) fire(q *timerQueue, nowMs int64) (fired bool, err error) {
+	for len(*q) > 0 && (*q)[0].nextMs <= nowMs {
+		t := heap.Pop(q).(*timer)
+		if t.cancelled {
+			continue
+		}
+		fired = true
+		if err := e.call(t, nowMs); err != nil {
+			return fired, err
+		}
+		if !t.cancelled {
+			// Beats that were missed are skipped; the next one stays on the grid.
+			t.nextMs += t.intervalMs * ((nowMs-t.nextMs)/t.intervalMs + 1)
+			heap.Push(q, t)
+		}
+	}
+	return fired, nil
+}
+
+func (e *Env) call(t *timer, nowMs int64) error {
+	saved := e.cur
+	defer func() { e.cur = saved }()
+	for attempt := 1; ; attempt++ {
+		e.SetTimer(nowMs)
+		err := t.call(nowMs)
+		if err == nil {
+			return nil
+		}
+		if retry, err := t.guard.failed(err, attempt); !retry {
+			return err
+		}
+	}
+}
+
+func (t *timer) call(nowMs int64) (err error) {
+	defer recovered(&err)
+	return t.fn(time.UnixMilli(nowMs).UTC())
+}

@@ -1,0 +1,362 @@
+// Package task runs one task: a sub-topology over one partition of each of its input topics. A task is single-threaded
+// and deterministic: it owns no goroutine, reads no clock but the one it is given, and what it does is a function of the
+// calls made to it. The runtime, the test driver and the simulation all drive this code.
+package task
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/codec"
+	"github.com/millrace-io/millrace/internal/metrics"
+	"github.com/millrace-io/millrace/internal/op"
+	"github.com/millrace-io/millrace/internal/state"
+	"github.com/millrace-io/millrace/internal/topology"
+	"github.com/millrace-io/millrace/processor"
+)
+
+// ObservedMeta is the key under which a windowed operator's observed time stands beside its store.
+const ObservedMeta = "observed"
+
+// Config describes a task.
+type Config struct {
+	ID  processor.TaskID
+	Sub *topology.Subtopology
+	// Inputs are the task's partitions, with the names of internal topics decorated.
+	Inputs []broker.TopicPartition
+	// Set holds the task's stores, restored.
+	Set *state.Set
+	// Committed holds the committed offset and metadata of each input; Offset -1 where there is none.
+	Committed map[broker.TopicPartition]broker.OffsetMeta
+
+	NowMs          func() int64
+	Metrics        *metrics.Registry
+	Handlers       op.Handlers
+	Partitions     func(topic string) (int32, error)
+	TopicName      func(internal string) string
+	MaxRecordBytes func(topic string) int
+	GlobalStores   map[string]any
+	CacheBytes     int64
+	ReadCacheBytes int64
+	// MaxIdleMs is max.task.idle.ms: how long to wait for an input that is level and empty; -1 waits for none, not even
+	// for one whose records have not been fetched yet.
+	MaxIdleMs int64
+}
+
+// Task is one task. It belongs to one goroutine at a time.
+type Task struct {
+	id     processor.TaskID
+	env    *op.Env
+	set    *state.Set
+	queues []*queue // by topic, then partition
+	byTP   map[broker.TopicPartition]*queue
+	idleMs int64
+	stores []string // that have observed times
+
+	commitNeeded bool
+	firedMs      int64 // stream time at which timers were last fired
+	idle         IdleReason
+	processed    *metrics.Counter
+	enforced     *metrics.Counter
+	leftOut      *metrics.Counter
+	closed       bool
+}
+
+// New makes a task's operators, calls Init of user-written steps, and takes up the times of the committed offsets.
+func New(cfg Config) (*Task, error) {
+	t := &Task{
+		id: cfg.ID, set: cfg.Set, idleMs: cfg.MaxIdleMs, firedMs: -1,
+		byTP:      make(map[broker.TopicPartition]*queue, len(cfg.Inputs)),
+		processed: cfg.Metrics.Counter(metrics.RecordsProcessed, cfg.ID),
+		enforced:  cfg.Metrics.Counter(metrics.EnforcedProcessing, cfg.ID),
+		leftOut:   cfg.Metrics.Counter(metrics.MetadataLeftOut, cfg.ID),
+	}
+	t.env = &op.Env{
+		Task: cfg.ID, NowMs: cfg.NowMs, Metrics: cfg.Metrics, Handlers: cfg.Handlers, Partitions: cfg.Partitions,
+		TopicName: cfg.TopicName, MaxRecordBytes: cfg.MaxRecordBytes, Set: cfg.Set,
+		Stores: make(map[string]any), GlobalStores: cfg.GlobalStores,
+		CacheBytes: cfg.CacheBytes, ReadCacheBytes: cfg.ReadCacheBytes, StreamTimeMs: codec.NoTime,
+	}
+	if err := t.openQueues(cfg); err != nil {
+		return nil, err
+	}
+	t.restoreTimes(cfg)
+	if err := t.wire(cfg); err != nil {
+		return nil, err
+	}
+	if err := t.env.Init(); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func (t *Task) openQueues(cfg Config) error {
+	for _, in := range cfg.Inputs {
+		q := &queue{in: in, position: -1, end: -1, idleSinceMs: -1, partitionTimeMs: codec.NoTime, committed: -1}
+		if c, ok := cfg.Committed[in]; ok && c.Offset >= 0 {
+			q.position, q.committed = c.Offset, c.Offset
+		}
+		t.queues = append(t.queues, q)
+		t.byTP[in] = q
+	}
+	slices.SortFunc(t.queues, func(a, b *queue) int {
+		if c := strings.Compare(a.in.Topic, b.in.Topic); c != 0 {
+			return c
+		}
+		return int(a.in.Partition - b.in.Partition)
+	})
+	return nil
+}
+
+// restoreTimes takes up partition times, stream time and the operators' observed times. An offset that stands without
+// metadata was set by hand: nothing is known of the time then, and all observed times start unset.
+func (t *Task) restoreTimes(cfg Config) {
+	t.env.Observed = make(map[string]int64)
+	for _, q := range t.queues {
+		c := cfg.Committed[q.in]
+		if q.committed < 0 {
+			continue
+		}
+		m, ok := codec.ParseOffsetMetadata(c.Metadata)
+		if !ok {
+			clear(t.env.Observed)
+			t.env.StreamTimeMs = codec.NoTime
+			return
+		}
+		q.partitionTimeMs = m.PartitionTimeMs
+		t.env.StreamTimeMs = max(t.env.StreamTimeMs, m.StreamTimeMs)
+		for name, at := range m.Observed {
+			if old, ok := t.env.Observed[name]; !ok || at > old {
+				t.env.Observed[name] = at
+			}
+		}
+	}
+	// An operator whose time was left out of the metadata, or that a Java application ran before: what its store knows,
+	// but not beyond the task's own time.
+	for _, s := range cfg.Sub.Stores {
+		if _, ok := t.env.Observed[s.Name]; ok || t.env.StreamTimeMs < 0 {
+			continue
+		}
+		if at, ok := cfg.Set.Meta(s.Name, ObservedMeta); ok {
+			t.env.Observed[s.Name] = min(at, t.env.StreamTimeMs)
+		}
+	}
+}
+
+// wire opens the typed stores and makes the operators, children first.
+func (t *Task) wire(cfg Config) error {
+	for _, s := range cfg.Sub.Stores {
+		f, ok := s.Op.(op.StoreFactory)
+		if !ok {
+			return fmt.Errorf("millrace: task %s: store %s cannot be made: it has no factory", t, s.Name)
+		}
+		typed, err := f.Open(t.env)
+		if err != nil {
+			return fmt.Errorf("millrace: task %s: store %s: %w", t, s.Name, err)
+		}
+		t.env.Stores[s.Name] = typed
+		t.stores = append(t.stores, s.Name)
+	}
+	made := make(map[*topology.Node]any, len(cfg.Sub.Nodes))
+	for _, n := range slices.Backward(cfg.Sub.Nodes) {
+		f, ok := n.Op.(op.Factory)
+		if !ok {
+			return fmt.Errorf("millrace: task %s: step %s cannot be made: it has no factory", t, n.Name)
+		}
+		children := make([]op.Child, 0, len(n.Children))
+		for _, c := range n.Children {
+			children = append(children, op.Child{Step: c.Name, Sink: made[c]})
+		}
+		sink, err := f.Build(t.env, n.Name, children)
+		if err != nil {
+			return fmt.Errorf("millrace: task %s: %w", t, err)
+		}
+		made[n] = sink
+	}
+	return t.connect(cfg, made)
+}
+
+// connect finds the source step of each input.
+func (t *Task) connect(cfg Config, made map[*topology.Node]any) error {
+	for _, q := range t.queues {
+		for _, n := range cfg.Sub.Sources {
+			if !t.reads(n, q.in.Topic) {
+				continue
+			}
+			head, err := made[n].(op.Source).NewHead(&q.in)
+			if err != nil {
+				return fmt.Errorf("millrace: task %s: source %s: %w", t, n.Name, err)
+			}
+			q.head = head
+		}
+		if q.head == nil {
+			return fmt.Errorf("millrace: task %s: no source reads its input %s", t, q.in.Topic)
+		}
+	}
+	return nil
+}
+
+func (t *Task) reads(n *topology.Node, topic string) bool {
+	if n.Pattern != "" {
+		return n.Matches(topic)
+	}
+	return slices.ContainsFunc(n.Topics, func(name string) bool {
+		if n.Internal {
+			name = t.env.TopicName(name)
+		}
+		return name == topic
+	})
+}
+
+// String returns the task's id as Kafka Streams writes it.
+func (t *Task) String() string { return fmt.Sprintf("%d_%d", t.id.Subtopology, t.id.Partition) }
+
+// ID returns the task's id.
+func (t *Task) ID() processor.TaskID { return t.id }
+
+// Inputs returns the task's partitions.
+func (t *Task) Inputs() []broker.TopicPartition {
+	in := make([]broker.TopicPartition, 0, len(t.queues))
+	for _, q := range t.queues {
+		in = append(in, q.in)
+	}
+	return in
+}
+
+// SetPosition tells where fetching of an input starts and where its log ends, -1 where unknown.
+func (t *Task) SetPosition(tp broker.TopicPartition, position, end int64) {
+	if q := t.byTP[tp]; q != nil {
+		q.position = position
+		q.end = end
+	}
+}
+
+// Add hands over a fetched batch. Its records must follow those added before.
+func (t *Task) Add(b broker.Batch) error {
+	q := t.byTP[b.TopicPartition]
+	if q == nil {
+		return fmt.Errorf("millrace: task %s: got records of %s-%d, which it does not read", t, b.Topic, b.Partition)
+	}
+	before := q.offset()
+	q.add(&b)
+	if q.offset() != before {
+		t.commitNeeded = true // behind markers and compacted records
+	}
+	return nil
+}
+
+// Buffered tells how many records of an input wait, and how many bytes they take.
+func (t *Task) Buffered(tp broker.TopicPartition) (records int, bytes int64) {
+	if q := t.byTP[tp]; q != nil {
+		return q.count, q.bytes
+	}
+	return 0, 0
+}
+
+// BufferedBytes is the memory that waiting records take.
+func (t *Task) BufferedBytes() (n int64) {
+	for _, q := range t.queues {
+		n += q.bytes
+	}
+	return n
+}
+
+// Lag is the number of offsets of all inputs that have not been processed; known is false while an end is not known.
+func (t *Task) Lag() (n int64, known bool) {
+	known = true
+	for _, q := range t.queues {
+		l, ok := q.lag()
+		known = known && ok
+		n += l + int64(q.count)
+	}
+	return n, known
+}
+
+// StreamTimeMs is the highest timestamp that the task has taken, -1 before the first.
+func (t *Task) StreamTimeMs() int64 { return t.env.StreamTimeMs }
+
+// Store returns the typed store of that name, or nil.
+func (t *Task) Store(name string) any { return t.env.Stores[name] }
+
+// ErrClosed is returned by a task that has been closed.
+var ErrClosed = errors.New("millrace: the task is closed")
+
+// Process takes up to limit records, choosing by timestamp, and fires the timers of stream time. It returns early when no
+// record may be taken yet; Idle tells why.
+func (t *Task) Process(limit int) (n int, err error) {
+	if t.closed {
+		return 0, ErrClosed
+	}
+	for n < limit {
+		q, err := t.choose()
+		if err != nil || q == nil {
+			return n, err
+		}
+		n++
+		if err := t.take(q); err != nil {
+			return n, err
+		}
+	}
+	t.idle = IdleReason{}
+	return n, nil
+}
+
+func (t *Task) take(q *queue) error {
+	q.pop()
+	q.headReady = false
+	q.partitionTimeMs = max(q.partitionTimeMs, q.headTsMs)
+	t.env.StreamTimeMs = max(t.env.StreamTimeMs, q.headTsMs)
+	t.commitNeeded = true
+	t.processed.Inc()
+	if err := q.head.Process(); err != nil {
+		return err
+	}
+	if t.env.StreamTimeMs == t.firedMs {
+		return nil
+	}
+	t.firedMs = t.env.StreamTimeMs
+	_, err := t.env.FireStreamTimers()
+	return err
+}
+
+// Punctuate fires the wall-clock timers that are due.
+func (t *Task) Punctuate(nowMs int64) error {
+	if t.closed {
+		return ErrClosed
+	}
+	fired, err := t.env.FireWallTimers(nowMs)
+	t.commitNeeded = t.commitNeeded || fired
+	return err
+}
+
+// NextTimerMs is when the next wall-clock timer is due; ok is false if there is none.
+func (t *Task) NextTimerMs() (ms int64, ok bool) { return t.env.NextWallTimerMs() }
+
+// TakeOutputs returns what the task has emitted since the last call, in order.
+func (t *Task) TakeOutputs() []op.Output { return t.env.TakeOutputs() }
+
+// ReuseOutputs gives a slice from TakeOutputs back once its records have been handed on.
+func (t *Task) ReuseOutputs(out []op.Output) { t.env.ReuseOutputs(out) }
+
+// FailedOutput asks the production handler about a record that could not be written.
+func (t *Task) FailedOutput(o *op.Output, err error, attempt int) (retry bool, out error) {
+	return t.env.FailedOutput(o, err, attempt)
+}
+
+// CommitRequested tells whether user code asked for a commit since the last unit.
+func (t *Task) CommitRequested() bool { return t.env.CommitRequested }
+
+// CommitNeeded tells whether anything happened since the last unit.
+func (t *Task) CommitNeeded() bool { return t.commitNeeded }
+
+// Close closes user-written steps. What has not been handed over is lost.
+func (t *Task) Close() error {
+	if t.closed {
+		return nil
+	}
+	t.closed = true
+	return t.env.Close()
+}

@@ -1,0 +1,142 @@
+package millrace
+
+import (
+	"context"
+
+	"github.com/millrace-io/millrace/internal/nilness"
+	"github.com/millrace-io/millrace/internal/op"
+	"github.com/millrace-io/millrace/internal/topology"
+)
+
+// JoinTable joins each record of a stream with the row that the table has for its key at that moment; records without a
+// row end there. Only stream records lead to results, which carry their timestamp and headers; a later update of the table
+// changes nothing. Records with a null key or value are dropped and counted.
+//
+// Both sides must have the same number of partitions, which is checked at start. If the stream's key may have changed, it
+// goes through a repartition topic first, which then needs As, RepartitionName or AutoName, and the stream's serdes.
+//
+// Options: As, NodeName, RepartitionName, AutoName, WithKey, WithValue.
+//
+// In Kafka Streams: KStream#join(KTable).
+func JoinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], join func(v V, row VT) R, opts ...StepOption) Stream[K, R] {
+	return joinTable(s, t, "JoinTable", false, opts, func(_ context.Context, v V, row VT, _ bool) (R, error) { return join(v, row), nil })
+}
+
+// LeftJoinTable is JoinTable that keeps records without a row: ok is false then. Records with a null key are kept too,
+// those with a null value are dropped and counted.
+//
+// In Kafka Streams: KStream#leftJoin(KTable).
+func LeftJoinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], join func(v V, row VT, ok bool) R, opts ...StepOption) Stream[K, R] {
+	return joinTable(s, t, "LeftJoinTable", true, opts, func(_ context.Context, v V, row VT, ok bool) (R, error) { return join(v, row, ok), nil })
+}
+
+// TryJoinTable is JoinTable with a function that can fail; its error goes to the processing handler. ctx ends with the
+// application.
+func TryJoinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], join func(ctx context.Context, v V, row VT) (R, error), opts ...StepOption) Stream[K, R] {
+	return joinTable(s, t, "TryJoinTable", false, opts, func(ctx context.Context, v V, row VT, _ bool) (R, error) { return join(ctx, v, row) })
+}
+
+// TryLeftJoinTable is LeftJoinTable with a function that can fail; its error goes to the processing handler. ctx ends with
+// the application.
+func TryLeftJoinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], join func(ctx context.Context, v V, row VT, ok bool) (R, error), opts ...StepOption) Stream[K, R] {
+	return joinTable(s, t, "TryLeftJoinTable", true, opts, join)
+}
+
+func joinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], verb string, left bool, opts []StepOption, join func(ctx context.Context, v V, row VT, ok bool) (R, error)) Stream[K, R] {
+	st := s.b.begin(verb, opts, joinOptions...)
+	if t.t == nil || t.t.b != s.b {
+		st.errorf("%s: the stream and the table come from different builders", verb)
+		return Stream[K, R]{b: s.b, node: s.parent(), sources: s.sources}
+	}
+	in := s
+	if s.flagged {
+		in = repartitionForJoin(st, s)
+	}
+	prefix := "KSTREAM-JOIN-"
+	if left {
+		prefix = "KSTREAM-LEFTJOIN-"
+	}
+	name := st.nodeName(prefix)
+	getter, stores := t.t.lookup(st)
+	f := withCtx(func(ctx context.Context) op.Factory {
+		return op.NewLookupJoin(op.LookupJoinSpec[K, V, K, VT, R]{
+			Left: left, Table: getter, OwnKey: func(k K) K { return k },
+			Join: func(_ K, v V, row VT, ok bool) (R, error) { return join(ctx, v, row, ok) },
+		})
+	})
+	s.b.t.AddProcessor(topology.Processor{Name: name, Parents: []string{in.parent()}, Stores: stores, Op: f, Pos: st.pos})
+	s.b.t.CopartitionSources(union(in.sources, t.t.sources)...)
+	return Stream[K, R]{b: s.b, node: name, sources: union(in.sources, t.t.sources), key: in.key, origin: verb}
+}
+
+// repartitionForJoin puts a repartition topic behind a stream whose key may have changed. Joins without a name of their own
+// share one topic, named after the stream's step.
+func repartitionForJoin[K, V any](s *step, in Stream[K, V]) Stream[K, V] {
+	key, value := keySerde(s, in.key), valueSerde(s, in.value)
+	name := s.repartitionName()
+	s.requireName(name != "", "a repartition topic")
+	if name != "" {
+		return repartition(s, in, name, key, value, false)
+	}
+	node := in.parent()
+	if old, ok := s.b.shared[node]; ok {
+		s.b.t.NextName("KSTREAM-SINK-")
+		s.b.t.NextName("KSTREAM-FILTER-")
+		s.b.t.NextName("KSTREAM-SOURCE-")
+		return Stream[K, V]{b: in.b, node: old.node, sources: []string{old.node}, key: key, value: value}
+	}
+	out := repartition(s, in, node, key, value, true)
+	s.b.shared[node] = repartitioned{node: out.node}
+	return out
+}
+
+// JoinGlobal joins each record of a stream with a row of a global table, under the key that it maps to; records without a
+// row end there. Nothing needs to be repartitioned, and there is no order between the stream and updates of the table.
+// Records with a null value are dropped and counted, as are those that map to a nil key.
+//
+// Options: As or NodeName.
+//
+// In Kafka Streams: KStream#join(GlobalKTable).
+func JoinGlobal[K, V, KT, VT, R any](s Stream[K, V], t GlobalTable[KT, VT], key func(k K, v V) KT, join func(v V, row VT) R, opts ...StepOption) Stream[K, R] {
+	return joinGlobal(s, t, "JoinGlobal", false, opts, key, func(_ context.Context, v V, row VT, _ bool) (R, error) { return join(v, row), nil })
+}
+
+// LeftJoinGlobal is JoinGlobal that keeps records without a row, and those that map to a nil key: ok is false then.
+//
+// In Kafka Streams: KStream#leftJoin(GlobalKTable).
+func LeftJoinGlobal[K, V, KT, VT, R any](s Stream[K, V], t GlobalTable[KT, VT], key func(k K, v V) KT, join func(v V, row VT, ok bool) R, opts ...StepOption) Stream[K, R] {
+	return joinGlobal(s, t, "LeftJoinGlobal", true, opts, key, func(_ context.Context, v V, row VT, ok bool) (R, error) { return join(v, row, ok), nil })
+}
+
+// TryJoinGlobal is JoinGlobal with a function that can fail; its error goes to the processing handler. ctx ends with the
+// application.
+func TryJoinGlobal[K, V, KT, VT, R any](s Stream[K, V], t GlobalTable[KT, VT], key func(k K, v V) KT, join func(ctx context.Context, v V, row VT) (R, error), opts ...StepOption) Stream[K, R] {
+	return joinGlobal(s, t, "TryJoinGlobal", false, opts, key, func(ctx context.Context, v V, row VT, _ bool) (R, error) { return join(ctx, v, row) })
+}
+
+// TryLeftJoinGlobal is LeftJoinGlobal with a function that can fail; its error goes to the processing handler. ctx ends
+// with the application.
+func TryLeftJoinGlobal[K, V, KT, VT, R any](s Stream[K, V], t GlobalTable[KT, VT], key func(k K, v V) KT, join func(ctx context.Context, v V, row VT, ok bool) (R, error), opts ...StepOption) Stream[K, R] {
+	return joinGlobal(s, t, "TryLeftJoinGlobal", true, opts, key, join)
+}
+
+func joinGlobal[K, V, KT, VT, R any](s Stream[K, V], t GlobalTable[KT, VT], verb string, left bool, opts []StepOption, key func(k K, v V) KT, join func(ctx context.Context, v V, row VT, ok bool) (R, error)) Stream[K, R] {
+	st := s.b.begin(verb, opts, nodeOptions...)
+	if t.b != s.b {
+		st.errorf("%s: the stream and the table come from different builders", verb)
+	}
+	isNil := nilness.Checker[KT]()
+	f := withCtx(func(ctx context.Context) op.Factory {
+		return op.NewLookupJoin(op.LookupJoinSpec[K, V, KT, VT, R]{
+			Left: left, Table: op.GlobalGetter[KT, VT](t.name),
+			Key: func(k K, v V) (KT, bool, error) {
+				mapped := key(k, v)
+				return mapped, isNil == nil || !isNil(&mapped), nil
+			},
+			Join: func(_ K, v V, row VT, ok bool) (R, error) { return join(ctx, v, row, ok) },
+		})
+	})
+	out := then[K, V, K, R](st, s, "KSTREAM-LEFTJOIN-", f, s.flagged, s.key, nil)
+	out.origin = verb
+	return out
+}

@@ -1,0 +1,198 @@
+package millrace
+
+import (
+	"time"
+
+	"github.com/millrace-io/millrace/processor"
+	"github.com/millrace-io/millrace/serde"
+)
+
+// StepOption is an option of one step of a topology. An option that a step has no use for is a build error.
+type StepOption interface {
+	applyStep(*stepOptions)
+}
+
+type stepOption func(*stepOptions)
+
+func (f stepOption) applyStep(o *stepOptions) { f(o) }
+
+// stepOptions collects the options of a step. Each field is followed by what uses it, so that the rest can be refused.
+type stepOptions struct {
+	as          string
+	node        string
+	store       string
+	repartition string
+	auto        bool
+
+	inMemory    bool
+	retention   time.Duration
+	topicConfig map[string]string
+	noLog       bool
+	noCache     bool
+
+	key        any // a serde.Serde of the step's key type
+	value      any // a serde.Serde of the step's value type
+	partitions int32
+	reset      reset
+	resetBack  time.Duration
+	extract    any // an op.Extractor of the step's types
+	stores     []storeDefinition
+
+	used map[string]bool
+	set  []string // names of the options given, for errors
+}
+
+func (o *stepOptions) given(name string) { o.set = append(o.set, name) }
+
+// As names a step: its node, its store, and the repartition topic that it may need are called so. Names keep state apart
+// from the shape of the topology: a topology can be edited without losing what a named step has stored.
+//
+// In Kafka Streams: Named, Materialized.as, Grouped.as, Joined.as and Repartitioned.as in one.
+func As(name string) StepOption {
+	return stepOption(func(o *stepOptions) { o.as = name; o.given("As") })
+}
+
+// NodeName names the node of a step alone: descriptions and metrics print it.
+//
+// In Kafka Streams: Named.as.
+func NodeName(name string) StepOption {
+	return stepOption(func(o *stepOptions) { o.node = name; o.given("NodeName") })
+}
+
+// StoreName names the store of a step alone, and with it the changelog topic.
+//
+// In Kafka Streams: Materialized.as.
+func StoreName(name string) StepOption {
+	return stepOption(func(o *stepOptions) { o.store = name; o.given("StoreName") })
+}
+
+// RepartitionName names the repartition topic of a step alone.
+//
+// In Kafka Streams: Grouped.as.
+func RepartitionName(name string) StepOption {
+	return stepOption(func(o *stepOptions) { o.repartition = name; o.given("RepartitionName") })
+}
+
+// AutoName accepts the numbered names that Kafka Streams would give. They change when a step is added or removed before
+// this one, and the state is then not found again: use it to take over an application that has such names.
+func AutoName() StepOption {
+	return stepOption(func(o *stepOptions) { o.auto = true; o.given("AutoName") })
+}
+
+// InMemory keeps a step's store in memory instead of on disk. It is restored from its changelog at every start.
+//
+// In Kafka Streams: Materialized.withStoreType(IN_MEMORY).
+func InMemory() StepOption {
+	return stepOption(func(o *stepOptions) { o.inMemory = true; o.given("InMemory") })
+}
+
+// Retain sets how long a windowed step's store keeps its windows, from their start. It must be at least the window's size
+// plus grace, which is the default.
+//
+// In Kafka Streams: Materialized.withRetention.
+func Retain(d time.Duration) StepOption {
+	return stepOption(func(o *stepOptions) { o.retention = d; o.given("Retain") })
+}
+
+// LogConfig sets configurations of the changelog topic of a step's store, as Kafka names them.
+//
+// In Kafka Streams: Materialized.withLoggingEnabled.
+func LogConfig(configs map[string]string) StepOption {
+	return stepOption(func(o *stepOptions) { o.topicConfig = configs; o.given("LogConfig") })
+}
+
+// WithoutLog keeps a step's store without a changelog: after an unclean stop or a move to another instance it is empty.
+//
+// In Kafka Streams: Materialized.withLoggingDisabled.
+func WithoutLog() StepOption {
+	return stepOption(func(o *stepOptions) { o.noLog = true; o.given("WithoutLog") })
+}
+
+// WithoutCache makes a step forward each update at once, instead of the last one for each key at a commit.
+//
+// In Kafka Streams: Materialized.withCachingDisabled.
+func WithoutCache() StepOption {
+	return stepOption(func(o *stepOptions) { o.noCache = true; o.given("WithoutCache") })
+}
+
+// WithKey gives a step the serde of its keys, where it cannot know it: after a step that changed the type.
+//
+// In Kafka Streams: Grouped.with, Materialized.withKeySerde, Repartitioned.withKeySerde, Joined.keySerde.
+func WithKey[K any](s serde.Serde[K]) StepOption {
+	return stepOption(func(o *stepOptions) { o.key = s; o.given("WithKey") })
+}
+
+// WithValue gives a step the serde of its values, where it cannot know it: after a step that changed the type.
+//
+// In Kafka Streams: Grouped.with, Materialized.withValueSerde, Repartitioned.withValueSerde, Joined.valueSerde.
+func WithValue[V any](s serde.Serde[V]) StepOption {
+	return stepOption(func(o *stepOptions) { o.value = s; o.given("WithValue") })
+}
+
+// Partitions sets the number of partitions of a repartition topic. Without it, it takes that of a topic that it is joined
+// with, else the largest of the topics upstream.
+//
+// In Kafka Streams: Repartitioned.withNumberOfPartitions.
+func Partitions(n int) StepOption {
+	return stepOption(func(o *stepOptions) { o.partitions = int32(n); o.given("Partitions") })
+}
+
+type reset uint8
+
+const (
+	resetDefault reset = iota
+	resetEarliest
+	resetLatest
+	resetNone
+	resetBack
+)
+
+// StartEarliest makes a source without a committed offset start at the oldest record.
+//
+// In Kafka Streams: AutoOffsetReset.earliest.
+func StartEarliest() StepOption {
+	return stepOption(func(o *stepOptions) { o.reset = resetEarliest; o.given("StartEarliest") })
+}
+
+// StartLatest makes a source without a committed offset start at the records written from now on.
+//
+// In Kafka Streams: AutoOffsetReset.latest.
+func StartLatest() StepOption {
+	return stepOption(func(o *stepOptions) { o.reset = resetLatest; o.given("StartLatest") })
+}
+
+// StartBack makes a source without a committed offset start at the records younger than d.
+//
+// In Kafka Streams: AutoOffsetReset.byDuration.
+func StartBack(d time.Duration) StepOption {
+	return stepOption(func(o *stepOptions) { o.reset, o.resetBack = resetBack, d; o.given("StartBack") })
+}
+
+// NoStart makes it an error if a source has no committed offset.
+//
+// In Kafka Streams: AutoOffsetReset.none.
+func NoStart() StepOption {
+	return stepOption(func(o *stepOptions) { o.reset = resetNone; o.given("NoStart") })
+}
+
+// Extractor finds the event time of a source record in milliseconds since the Unix epoch. partitionTimeMs is the highest
+// one taken of the record's partition so far, -1 before the first. A negative result skips the record, which is counted;
+// an error goes to the deserialization handler.
+//
+// In Kafka Streams: TimestampExtractor.
+type Extractor[K, V any] func(r processor.Record[K, V], m processor.Metadata, partitionTimeMs int64) (int64, error)
+
+// Timestamps sets how a source finds the event time of its records. Without it the record's own timestamp counts, and a
+// negative one is an error.
+//
+// In Kafka Streams: Consumed.withTimestampExtractor.
+func Timestamps[K, V any](e Extractor[K, V]) StepOption {
+	return stepOption(func(o *stepOptions) { o.extract = e; o.given("Timestamps") })
+}
+
+// WithStores connects stores to a user-written step.
+//
+// In Kafka Streams: the store names of KStream#process, and ConnectedStoreProvider.
+func WithStores(stores ...storeDefinition) StepOption {
+	return stepOption(func(o *stepOptions) { o.stores = append(o.stores, stores...); o.given("WithStores") })
+}

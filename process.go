@@ -1,0 +1,154 @@
+package millrace
+
+import (
+	"maps"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/op"
+	"github.com/millrace-io/millrace/internal/topology"
+	"github.com/millrace-io/millrace/processor"
+	"github.com/millrace-io/millrace/serde"
+	"github.com/millrace-io/millrace/store"
+)
+
+// Process runs each record through a user-written processor, of which newP makes one for each task. It sees whole records,
+// keeps state in the stores that WithStores connects, sets timers, and forwards any number of records with any key, so a
+// later step by key sends the stream through a repartition topic first.
+//
+// Options: As or NodeName, WithStores.
+//
+// In Kafka Streams: KStream#process.
+func Process[K, V, K2, V2 any, P processor.Processor[K, V, K2, V2]](s Stream[K, V], newP func() P, opts ...StepOption) Stream[K2, V2] {
+	st := s.b.begin("Process", opts, optAs, optNode, optStores)
+	f := op.NewProcess[K, V, K2, V2](func() (processor.Processor[K, V, K2, V2], error) { return newP(), nil }, st.storeNames())
+	out := then[K, V, K2, V2](st, s, "KSTREAM-PROCESSOR-", f, true, nil, nil)
+	st.connectStores(out.node)
+	return out
+}
+
+// ProcessValues is Process with a processor that cannot change the key, so nothing is repartitioned.
+//
+// In Kafka Streams: KStream#processValues.
+func ProcessValues[K, V, V2 any, P processor.ValueProcessor[K, V, V2]](s Stream[K, V], newP func() P, opts ...StepOption) Stream[K, V2] {
+	st := s.b.begin("ProcessValues", opts, optAs, optNode, optStores)
+	f := op.NewProcessValues[K, V, V2](func() (processor.ValueProcessor[K, V, V2], error) { return newP(), nil }, st.storeNames())
+	out := then[K, V, K, V2](st, s, "KSTREAM-PROCESSVALUES-", f, s.flagged, s.key, nil)
+	st.connectStores(out.node)
+	return out
+}
+
+func (s *step) storeNames() []string {
+	names := make([]string, 0, len(s.stores))
+	for _, d := range s.stores {
+		names = append(names, d.storeName())
+	}
+	return names
+}
+
+func (s *step) connectStores(node string) {
+	for _, d := range s.stores {
+		t := d.declare()
+		t.Pos = s.pos
+		s.b.t.AddStore(t, node)
+	}
+}
+
+// storeDefinition is a KeyValueStore or a WindowStore.
+type storeDefinition interface {
+	storeName() string
+	declare() topology.Store
+}
+
+// KeyValueStore defines a store of one value for each key, for user-written steps. The same definition may be connected to
+// several steps, which then share the store of their task.
+//
+// In Kafka Streams: Stores.keyValueStoreBuilder.
+type KeyValueStore[K, V any] struct {
+	name  string
+	key   serde.Serde[K]
+	value serde.Serde[V]
+	opts  stepOptions
+}
+
+// NewKeyValueStore defines a key-value store. It is logged in the changelog topic <application.id>-<name>-changelog.
+//
+// Options: InMemory, LogConfig, WithoutLog.
+func NewKeyValueStore[K, V any](name string, key serde.Serde[K], value serde.Serde[V], opts ...StepOption) *KeyValueStore[K, V] {
+	d := &KeyValueStore[K, V]{name: name, key: key, value: value}
+	for _, o := range opts {
+		o.applyStep(&d.opts)
+	}
+	return d
+}
+
+// From takes the store from the context of a step that it is connected to.
+func (d *KeyValueStore[K, V]) From(ctx processor.StoreContext) (store.KeyValue[K, V], error) {
+	s, err := ctx.StateStore(d.name)
+	if err != nil {
+		return nil, err
+	}
+	typed, ok := s.(store.KeyValue[K, V])
+	if !ok {
+		return nil, storeTypeError(d.name)
+	}
+	return typed, nil
+}
+
+func (d *KeyValueStore[K, V]) storeName() string { return d.name }
+
+func (d *KeyValueStore[K, V]) declare() topology.Store {
+	return topology.Store{
+		Name: d.name, Kind: topology.KeyValue, Persistent: !d.opts.inMemory, Logged: !d.opts.noLog,
+		TopicConfigs: maps.Clone(d.opts.topicConfig), Def: d,
+		Op: &op.KVFactory[K, V]{Spec: op.StoreSpec{Name: d.name, Logged: !d.opts.noLog}, Key: d.key, Value: d.value},
+	}
+}
+
+// WindowStore defines a store of one value for each key and window, for user-written steps.
+//
+// In Kafka Streams: Stores.windowStoreBuilder.
+type WindowStore[K, V any] struct {
+	name            string
+	size, retention time.Duration
+	key             serde.Serde[K]
+	value           serde.Serde[V]
+	opts            stepOptions
+}
+
+// NewWindowStore defines a window store for windows of one size. A window is kept until one has been put that starts
+// retention later.
+//
+// Options: InMemory, LogConfig, WithoutLog.
+func NewWindowStore[K, V any](name string, size, retention time.Duration, key serde.Serde[K], value serde.Serde[V], opts ...StepOption) *WindowStore[K, V] {
+	d := &WindowStore[K, V]{name: name, size: size, retention: retention, key: key, value: value}
+	for _, o := range opts {
+		o.applyStep(&d.opts)
+	}
+	return d
+}
+
+// From takes the store from the context of a step that it is connected to.
+func (d *WindowStore[K, V]) From(ctx processor.StoreContext) (store.Window[K, V], error) {
+	s, err := ctx.StateStore(d.name)
+	if err != nil {
+		return nil, err
+	}
+	typed, ok := s.(store.Window[K, V])
+	if !ok {
+		return nil, storeTypeError(d.name)
+	}
+	return typed, nil
+}
+
+func (d *WindowStore[K, V]) storeName() string { return d.name }
+
+func (d *WindowStore[K, V]) declare() topology.Store {
+	return topology.Store{
+		Name: d.name, Kind: topology.Window, Persistent: !d.opts.inMemory, Logged: !d.opts.noLog,
+		TopicConfigs: maps.Clone(d.opts.topicConfig), Def: d,
+		RetentionMs: d.retention.Milliseconds(), WindowSizeMs: d.size.Milliseconds(),
+		Op: &op.WindowFactory[K, V]{
+			Spec: op.StoreSpec{Name: d.name, Logged: !d.opts.noLog}, SizeMs: d.size.Milliseconds(), Key: d.key, Value: d.value,
+		},
+	}
+}

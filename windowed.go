@@ -1,0 +1,143 @@
+package millrace
+
+import (
+	"maps"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/op"
+	"github.com/millrace-io/millrace/internal/topology"
+	"github.com/millrace-io/millrace/processor"
+	"github.com/millrace-io/millrace/serde"
+	"github.com/millrace-io/millrace/window"
+)
+
+// Windowed is a stream grouped by its key and by time windows, ready to be aggregated. Windows follow event time: the
+// records' timestamps, never the time of their arrival. Each aggregation returns the table of results, and the stream of
+// the records that came too late for at least one window.
+//
+// A window is closed once the aggregation has seen a timestamp of at least the window's end plus the grace period. Late
+// records are always counted; leaving the stream unused is the choice to drop them:
+//
+//	counts, _ := millrace.CountWindows(perMinute, millrace.As("clicks-per-minute"))
+//
+// In Kafka Streams: TimeWindowedKStream. It has no stream of late records.
+type Windowed[K, V any] struct {
+	g *grouped[K, V]
+	w window.Time
+}
+
+// WindowBy groups by time windows as well as by key.
+//
+// In Kafka Streams: KGroupedStream#windowedBy.
+func (g Grouped[K, V]) WindowBy(w window.Time) Windowed[K, V] { return Windowed[K, V]{g: g.g, w: w} }
+
+func windowAggregation[K, V, A any](w Windowed[K, V], verb, prefix string, value serde.Serde[A], fold op.Fold[K, V, A], opts []StepOption) (Table[window.Key[K], A], Stream[K, window.Late[V]]) {
+	g := w.g
+	s := g.in.b.begin(verb, opts, windowOptions...)
+	storeName, named := s.storeName(prefix)
+	node := s.nodeName(prefix)
+	s.requireName(named, "a store")
+	in := g.ready(s, storeName, named)
+	key, val := keySerde(s, g.key), valueSerde(s, value)
+	retention := int64(0)
+	if err := w.w.Validate(); err != nil {
+		s.errorf("%s: %w", verb, err)
+	} else {
+		retention = w.w.RetentionMs()
+	}
+	if s.retention > 0 {
+		retention = s.retention.Milliseconds()
+	}
+	spec := &op.TableSpec{Store: storeName}
+	late := new(string)
+	s.b.t.AddProcessor(topology.Processor{Name: node, Parents: []string{in.parent()}, Pos: s.pos,
+		Op: op.NewWindowAggregate(op.WindowAggregateSpec[K, V, A]{Table: spec, Windows: w.w, Fold: fold, Late: late})})
+	if key == nil || val == nil {
+		s.errorf("%s: the store %s needs serdes for keys and values; give them with WithKey and WithValue", verb, storeName)
+	} else {
+		s.b.t.AddStore(topology.Store{
+			Name: storeName, Kind: topology.Window, Persistent: !s.inMemory, Logged: !s.noLog, TopicConfigs: maps.Clone(s.topicConfig),
+			RetentionMs: retention, WindowSizeMs: w.w.SizeMs(), GraceMs: w.w.GraceMs(), Auto: !named, Pos: s.pos, Def: spec,
+			Op: &op.WindowFactory[K, A]{
+				Spec: op.StoreSpec{Name: storeName, Logged: !s.noLog, Cached: !s.noCache}, SizeMs: w.w.SizeMs(), Key: key, Value: val,
+			},
+		}, node)
+	}
+	t := &table[window.Key[K], A]{b: s.b, node: node, sources: in.sources, value: val, spec: spec}
+	if key != nil {
+		t.key = serde.Windowed(key, time.Duration(w.w.SizeMs())*time.Millisecond)
+	}
+	t.lookup = func(*step) (op.GetterFactory[window.Key[K], A], []string) {
+		return op.WindowGetter[K, A](storeName), []string{storeName}
+	}
+	lateStream := Stream[K, window.Late[V]]{b: s.b, sources: in.sources, key: key, origin: verb, branch: func() string {
+		if *late == "" {
+			// The step exists only if something follows it, so that unused late streams leave no trace.
+			*late = node + "-late"
+			s.b.t.AddProcessor(topology.Processor{Name: *late, Parents: []string{node}, Op: op.NewPass[K, window.Late[V]](), Pos: s.pos})
+		}
+		return *late
+	}}
+	return Table[window.Key[K], A]{t: t}, lateStream
+}
+
+// CountWindows counts the records of each key and window. Records with a null key are dropped and counted; null values
+// count, as in Kafka Streams.
+//
+// Options: As, or StoreName, or AutoName; NodeName, RepartitionName, InMemory, Retain, LogConfig, WithoutLog, WithoutCache,
+// WithKey. It makes a store and a changelog topic, and a repartition topic if the key may have changed.
+//
+// In Kafka Streams: TimeWindowedKStream#count.
+func CountWindows[K, V any](w Windowed[K, V], opts ...StepOption) (Table[window.Key[K], int64], Stream[K, window.Late[V]]) {
+	return windowAggregation(w, "CountWindows", "KSTREAM-AGGREGATE-", serde.Serde[int64](serde.Int64), countFold[K, V], opts)
+}
+
+// SumWindows adds up a number of each record by key and window.
+//
+// Options and cost: as CountWindows.
+//
+// In Kafka Streams: TimeWindowedKStream#aggregate with an adder.
+func SumWindows[K, V any, N Number](w Windowed[K, V], f func(V) N, s serde.Serde[N], opts ...StepOption) (Table[window.Key[K], N], Stream[K, window.Late[V]]) {
+	return windowAggregation(w, "SumWindows", "KSTREAM-AGGREGATE-", s, sumFold[K](f), opts)
+}
+
+// ReduceWindows combines the values of each key and window, see Grouped.Reduce.
+//
+// Options and cost: as CountWindows, and WithValue.
+//
+// In Kafka Streams: TimeWindowedKStream#reduce.
+func ReduceWindows[K, V any](w Windowed[K, V], f func(agg, v V) V, opts ...StepOption) (Table[window.Key[K], V], Stream[K, window.Late[V]]) {
+	return windowAggregation(w, "ReduceWindows", "KSTREAM-REDUCE-", w.g.value, windowReduceFold[K](func(a, v V) (V, error) { return f(a, v), nil }), opts)
+}
+
+// TryReduceWindows is ReduceWindows with a function that can fail; its error goes to the processing handler.
+func TryReduceWindows[K, V any](w Windowed[K, V], f func(agg, v V) (V, error), opts ...StepOption) (Table[window.Key[K], V], Stream[K, window.Late[V]]) {
+	return windowAggregation(w, "TryReduceWindows", "KSTREAM-REDUCE-", w.g.value, windowReduceFold[K](f), opts)
+}
+
+// windowReduceFold is reduceFold where null values come through: the zero value of a type without a nil adds nothing.
+func windowReduceFold[K, V any](f func(agg, v V) (V, error)) op.Fold[K, V, V] {
+	fold := reduceFold[K](f)
+	nilable := hasNil[V]()
+	return func(r *processor.Record[K, V], agg V, has bool) (V, error) {
+		if r.NullValue && !nilable && has {
+			return agg, nil
+		}
+		return fold(r, agg, has)
+	}
+}
+
+// AggregateWindows combines the records of each key and window, see Aggregate. Null values are passed to add, as in Kafka
+// Streams.
+//
+// Options and cost: as CountWindows.
+//
+// In Kafka Streams: TimeWindowedKStream#aggregate.
+func AggregateWindows[K, V, A any](w Windowed[K, V], init func() A, add func(k K, v V, agg A) A, s serde.Serde[A], opts ...StepOption) (Table[window.Key[K], A], Stream[K, window.Late[V]]) {
+	return windowAggregation(w, "AggregateWindows", "KSTREAM-AGGREGATE-", s, aggregateFold(init, func(k K, v V, a A) (A, error) { return add(k, v, a), nil }), opts)
+}
+
+// TryAggregateWindows is AggregateWindows with a function that can fail; its error goes to the processing handler.
+func TryAggregateWindows[K, V, A any](w Windowed[K, V], init func() A, add func(k K, v V, agg A) (A, error), s serde.Serde[A], opts ...StepOption) (Table[window.Key[K], A], Stream[K, window.Late[V]]) {
+	return windowAggregation(w, "TryAggregateWindows", "KSTREAM-AGGREGATE-", s, aggregateFold(init, add), opts)
+}
