@@ -74,7 +74,7 @@ func newNode(d *decl) *Node {
 		n.Topics = slices.Clone(d.source.Topics)
 		n.Pattern = d.source.Pattern
 		n.Reset = d.source.Reset
-		n.ResetBack = d.source.ResetBack.Milliseconds()
+		n.ResetBackMs = d.source.ResetBack.Milliseconds()
 	}
 	return n
 }
@@ -154,14 +154,18 @@ func (s *Subtopology) addNode(n *Node) {
 	}
 }
 
-// reuseErrors finds stores whose changelog is to be a source topic that their sub-topology does not read.
+// reuseErrors finds stores whose changelog is to be a source topic that their sub-topology does not read, or that is
+// purged while it is read.
 func (t *Topology) reuseErrors() []error {
 	var errs []error
 	for _, sub := range t.subs {
 		topics := sub.Topics()
 		for _, s := range sub.Stores {
-			if s.SourceTopic != "" && !slices.Contains(topics, s.SourceTopic) {
-				errs = append(errs, &BuildError{Pos: s.Pos, Msg: fmt.Sprintf("the store %q has the source topic %q as its changelog, but its sub-topology does not read that topic", s.Name, s.SourceTopic)})
+			if s.SourceTopic == "" {
+				continue
+			}
+			if _, internal := t.byTopic[s.SourceTopic]; internal || !slices.Contains(topics, s.SourceTopic) {
+				errs = append(errs, &BuildError{Pos: s.Pos, Msg: fmt.Sprintf("the store %q has the source topic %q as its changelog, but that is not one of the user's topics that its sub-topology reads by name", s.Name, s.SourceTopic)})
 			}
 		}
 	}

@@ -330,8 +330,12 @@ func (r *resolver) task(sub *Subtopology, partition int32) TaskSpec {
 	for _, s := range sub.Stores {
 		switch {
 		case s.SourceTopic != "":
-			tp := broker.TopicPartition{Topic: s.SourceTopic, Partition: partition}
-			task.Changelogs = append(task.Changelogs, Changelog{TopicPartition: tp, Store: s, Reused: true})
+			// A task may have a partition that this topic lacks, because another one has more; no record of the table
+			// ever reaches it.
+			if partition < r.counts[s.SourceTopic] {
+				tp := broker.TopicPartition{Topic: s.SourceTopic, Partition: partition}
+				task.Changelogs = append(task.Changelogs, Changelog{TopicPartition: tp, Store: s, Reused: true})
+			}
 		case s.Logged:
 			tp := broker.TopicPartition{Topic: ChangelogTopic(r.appID, s.Name), Partition: partition}
 			task.Changelogs = append(task.Changelogs, Changelog{TopicPartition: tp, Store: s})

@@ -73,17 +73,18 @@ type GlobalStore struct {
 // again only connects the processors.
 func (b *Builder) AddStore(s Store, processors ...string) {
 	s.TopicConfigs = maps.Clone(s.TopicConfigs)
+	b.checkStore(&s)
+	old := b.storeNamed(s.Name)
+	if old != nil && (old.global != nil || !sameDef(old.Def, s.Def)) {
+		b.duplicateStore(&s, old)
+		return
+	}
 	for _, p := range processors {
 		b.connectAt(s.Pos, p, []string{s.Name})
 	}
-	b.checkStore(&s)
-	if old := b.storeNamed(s.Name); old != nil {
-		if old.global != nil || !sameDef(old.Def, s.Def) {
-			b.duplicateStore(&s, old)
-		}
-		return
+	if old == nil {
+		b.register(&storeDecl{Store: s})
 	}
-	b.register(&storeDecl{Store: s})
 }
 
 // AddGlobal adds a global store with its source and processor. It takes an id among the sub-topologies, as in Kafka

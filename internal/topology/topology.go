@@ -54,11 +54,11 @@ type Node struct {
 	Children    []*Node // in the order in which they were declared; one that names this parent twice stands twice
 
 	// Of a source.
-	Topics    []string // without application id if Internal
-	Pattern   string   // empty if Topics is set
-	Reset     OffsetReset
-	ResetBack int64 // milliseconds, for ResetByDuration
-	re        *regexp.Regexp
+	Topics      []string // without application id if Internal
+	Pattern     string   // empty if Topics is set
+	Reset       OffsetReset
+	ResetBackMs int64 // for ResetByDuration
+	re          *regexp.Regexp
 
 	// Of a sink.
 	Topic   string // without application id if Internal
@@ -71,6 +71,14 @@ type Node struct {
 
 // Matches reports whether a pattern source would read a topic of that name. It is false for other nodes.
 func (n *Node) Matches(topic string) bool { return n.re != nil && n.re.MatchString(topic) }
+
+// SinkTopic returns the name in the cluster of the topic that a sink writes; it is empty if it is chosen for each record.
+func (n *Node) SinkTopic(appID string) string {
+	if n.Internal && n.Kind == SinkNode {
+		return DecoratedTopic(appID, n.Topic)
+	}
+	return n.Topic
+}
 
 // StateStore is a store with the processors that use it.
 type StateStore struct {
