@@ -11,14 +11,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-)
 
-// Clock is the time that a Feeder keeps its rate by.
-type Clock interface {
-	Now() time.Time
-	// Wait returns after d, or with the context's cause when that ends first.
-	Wait(ctx context.Context, d time.Duration) error
-}
+	"github.com/millrace-io/millrace/internal/clock"
+)
 
 // Feeder writes the input topics. It starts at each partition's end offset, so that a run after a stop or a SIGKILL feeds
 // nothing twice and leaves nothing out.
@@ -27,7 +22,7 @@ type Feeder struct {
 	client  *kgo.Client
 	brokers []string
 	rate    float64
-	clock   Clock
+	clock   clock.Clock
 
 	next map[string][]int64 // by topic and partition: the next record to feed
 	acks map[string]*atomic.Int64
@@ -35,8 +30,8 @@ type Feeder struct {
 
 // NewFeeder makes a feeder of flights at rate records a second; 0 is as fast as it goes. The client must place records where
 // they say, as that of Connect does.
-func NewFeeder(in *Inputs, client *kgo.Client, brokers []string, rate float64, clock Clock) *Feeder {
-	f := &Feeder{in: in, client: client, brokers: brokers, rate: rate, clock: clock, acks: map[string]*atomic.Int64{}}
+func NewFeeder(in *Inputs, client *kgo.Client, brokers []string, rate float64, wall clock.Clock) *Feeder {
+	f := &Feeder{in: in, client: client, brokers: brokers, rate: rate, clock: wall, acks: map[string]*atomic.Int64{}}
 	for _, t := range in.topics {
 		f.acks[t.name] = new(atomic.Int64)
 	}
@@ -227,7 +222,7 @@ func (f *Feeder) feed(ctx context.Context, t *input, rate float64) error {
 
 // pacer spreads calls evenly over time.
 type pacer struct {
-	clock Clock
+	clock clock.Clock
 	rate  float64 // calls a second; 0: no bound
 	start time.Time
 	calls int64
@@ -241,7 +236,7 @@ func (p *pacer) wait(ctx context.Context) error {
 	if p.rate > 0 {
 		due := p.start.Add(time.Duration(float64(p.calls) / p.rate * float64(time.Second)))
 		if early := due.Sub(p.clock.Now()); early > 0 {
-			if err := p.clock.Wait(ctx, max(early, paceStep)); err != nil {
+			if err := clock.Wait(ctx, p.clock, max(early, paceStep)); err != nil {
 				return err
 			}
 		}

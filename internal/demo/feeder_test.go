@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
+	"github.com/millrace-io/millrace/internal/clock"
 	"github.com/millrace-io/millrace/internal/devbroker"
 )
 
@@ -33,15 +34,16 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// movedClock is a clock that stands still but for waits.
+// movedClock is a clock that stands still but for timers: setting one moves it to where the timer fires.
 type movedClock struct {
-	waited func(total time.Duration) // called on each wait, may be nil
+	waited func(total time.Duration) // called for each timer, may be nil
 
 	mu    sync.Mutex
 	total time.Duration
 }
 
-func (c *movedClock) Now() time.Time { return time.Time{}.Add(c.waits()) }
+func (c *movedClock) Now() time.Time { return time.UnixMilli(0).Add(c.waits()) }
+func (c *movedClock) NowMs() int64   { return c.waits().Milliseconds() }
 
 func (c *movedClock) waits() time.Duration {
 	c.mu.Lock()
@@ -49,15 +51,24 @@ func (c *movedClock) waits() time.Duration {
 	return c.total
 }
 
-func (c *movedClock) Wait(ctx context.Context, d time.Duration) error {
+func (c *movedClock) NewTimer(d time.Duration) clock.Timer {
 	c.mu.Lock()
 	c.total += d
 	c.mu.Unlock()
 	if c.waited != nil {
 		c.waited(c.waits())
 	}
-	return context.Cause(ctx)
+	fired := make(firedTimer, 1)
+	fired <- c.Now()
+	return fired
 }
+
+// firedTimer is a timer that has fired.
+type firedTimer chan time.Time
+
+func (t firedTimer) C() <-chan time.Time      { return t }
+func (t firedTimer) Reset(time.Duration) bool { return false }
+func (t firedTimer) Stop() bool               { return false }
 
 func startBroker(t *testing.T) []string {
 	t.Helper()

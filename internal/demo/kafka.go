@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/millrace-io/millrace/internal/clock"
 )
 
 // reachTimeout is how long a broker may take to answer the first time.
@@ -38,16 +40,12 @@ func Connect(ctx context.Context, brokers []string, opts ...kgo.Opt) (*kgo.Clien
 	return client, nil
 }
 
-// sleep waits for a span of real time, or for the context.
+// sleep waits for a span of real time; it returns the context's cause when that ends first.
 func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
+	if clock.Wait(ctx, clock.System(), d) != nil {
 		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
 	}
+	return nil
 }
 
 // readFrom reads records of one partition from an offset on and calls fn for each data record, until the position reaches

@@ -12,13 +12,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/millrace-io/millrace/internal/clock"
 	"github.com/millrace-io/millrace/internal/devbroker"
 )
 
 // ErrInterrupted is returned by [Run] when its context ended before everything was processed.
 var ErrInterrupted = errors.New("millrace: demo: interrupted before everything was processed")
 
-// Options configure a run. Data, Partitions, NewEngine and Clock are needed.
+// Options configure a run. Data, Partitions and NewEngine are needed.
 type Options struct {
 	Data       *Dataset
 	Partitions int32         // of each input and derived topic
@@ -30,7 +31,7 @@ type Options struct {
 	OutDir   string   // where the derived topics are written to; empty: nowhere
 
 	NewEngine NewEngine
-	Clock     Clock
+	Clock     clock.Clock  // for the rate; nil: the system's
 	Logger    *slog.Logger // nil discards
 
 	// Progress, if set, is called several times a second, from one goroutine.
@@ -46,6 +47,9 @@ const progressInterval = 100 * time.Millisecond
 // Run feeds the data, runs the engine until everything is processed, stops it, and reads the derived topics back. If ctx ends
 // first it stops in good order, writes no files, and returns ErrInterrupted with a summary of what there is.
 func Run(ctx context.Context, o Options) (Summary, error) {
+	if o.Clock == nil {
+		o.Clock = clock.System()
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

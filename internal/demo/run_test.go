@@ -15,19 +15,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// realClock is the wall clock.
-type realClock struct{}
-
-func (realClock) Now() time.Time                                  { return time.Now() }
-func (realClock) Wait(ctx context.Context, d time.Duration) error { return sleep(ctx, d) }
-
 func options(t *testing.T) Options {
 	t.Helper()
 	d, err := embedded()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Options{Data: d, Partitions: 4, Grace: 6 * time.Hour, NewEngine: newPlainEngine, Clock: realClock{}, OutDir: t.TempDir()}
+	return Options{Data: d, Partitions: 4, Grace: 6 * time.Hour, NewEngine: newPlainEngine, OutDir: t.TempDir()}
 }
 
 func TestRun_comesToWhatThePlainPassFinds(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/millrace-io/millrace/internal/clock"
 )
 
 // maintenanceShare bounds the part of the broker's time that compaction may take: kfake does all its work on one
@@ -19,21 +21,15 @@ const maintenanceShare = 20
 func (b *Broker) startMaintenance(every time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	b.stop, b.done = cancel, make(chan struct{})
+	wall := clock.System()
 	go func() {
 		defer close(b.done)
-		timer := time.NewTimer(every)
-		defer timer.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-timer.C:
-			}
-			start := time.Now()
+		for wait := every; clock.Wait(ctx, wall, wait) == nil; {
+			start := wall.Now()
 			if err := b.Maintain(ctx); err != nil && ctx.Err() == nil {
 				b.log.Warn("millrace: broker: compaction and retention put off", "error", err)
 			}
-			timer.Reset(max(every, maintenanceShare*time.Since(start)))
+			wait = max(every, maintenanceShare*wall.Now().Sub(start))
 		}
 	}()
 }
