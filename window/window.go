@@ -8,8 +8,8 @@ import "time"
 //
 // In Kafka Streams: org.apache.kafka.streams.kstream.Window.
 type Window struct {
-	StartMs int64 // milliseconds since the Unix epoch
-	EndMs   int64 // milliseconds since the Unix epoch
+	StartMs int64 `json:"start_ms"` // milliseconds since the Unix epoch
+	EndMs   int64 `json:"end_ms"`   // milliseconds since the Unix epoch
 }
 
 // Start returns the window's start in UTC.
@@ -22,8 +22,8 @@ func (w Window) End() time.Time { return time.UnixMilli(w.EndMs).UTC() }
 //
 // In Kafka Streams: Windowed.
 type Key[K any] struct {
-	Key    K
-	Window Window
+	Key    K      `json:"key"`
+	Window Window `json:"window"`
 }
 
 // Late is the value of a late stream: a record that missed at least one window of a windowed step because it arrived
