@@ -253,7 +253,7 @@ func (c *checker) connections() {
 			pos = d.pos
 		}
 		for _, name := range conn.stores {
-			s := c.b.storeNamed(name)
+			s := c.b.byStore[name]
 			switch {
 			case s == nil:
 				c.errorf(pos, "%q uses the store %q, which does not exist; add it to the builder", conn.processor, name)

@@ -20,7 +20,6 @@ type Builder struct {
 	byName   map[string]*decl
 	stores   []*storeDecl // local ones, in the order of the calls
 	byStore  map[string]*storeDecl
-	globals  []*storeDecl
 	topics   []RepartitionTopic
 	byTopic  map[string]int // index into topics
 	copart   [][]string     // names of source nodes

@@ -74,7 +74,7 @@ type GlobalStore struct {
 func (b *Builder) AddStore(s Store, processors ...string) {
 	s.TopicConfigs = maps.Clone(s.TopicConfigs)
 	b.checkStore(&s)
-	old := b.storeNamed(s.Name)
+	old := b.byStore[s.Name]
 	if old != nil && (old.global != nil || !sameDef(old.Def, s.Def)) {
 		b.duplicateStore(&s, old)
 		return
@@ -106,7 +106,7 @@ func (b *Builder) AddGlobal(g GlobalStore) {
 	if g.Source.Pattern != "" || len(g.Source.Topics) != 1 {
 		b.Errorf(g.Source.Pos, "global store %q must read exactly one topic by its name", g.Store.Name)
 	}
-	if old := b.storeNamed(g.Store.Name); old != nil {
+	if old := b.byStore[g.Store.Name]; old != nil {
 		b.duplicateStore(&g.Store, old)
 		return
 	}
@@ -123,8 +123,6 @@ func (b *Builder) register(s *storeDecl) {
 	b.byStore[s.Name] = s
 	b.stores = append(b.stores, s)
 }
-
-func (b *Builder) storeNamed(name string) *storeDecl { return b.byStore[name] }
 
 func (b *Builder) duplicateStore(s *Store, old *storeDecl) {
 	kind := "store"
