@@ -1,0 +1,180 @@
+package config
+
+import (
+	"slices"
+	"time"
+)
+
+func consumerSettings() []Setting {
+	derived := "Unset, it follows from the memory limit."
+	auto := "Offsets are committed with the results that they stand for, never by a timer of the client."
+	share := "It belongs to share groups, which a stream application does not use."
+	return []Setting{
+		{Name: "group.id", Scope: ScopeConsumer, Kind: String, Java: "null", Status: Ignored, Doc: "Id of the group.", Note: "application.id is the group id."},
+		{Name: "group.instance.id", Scope: ScopeConsumer, Kind: String, Java: "null", MainOnly: true,
+			Doc:  "Makes the App the static member of that name.",
+			Note: "One member for the App: no number of a thread is added. See millrace.static.membership.",
+			bind: app(text(), func(c *Config) *string { return &c.InstanceID })},
+		{Name: "group.remote.assignor", Scope: ScopeConsumer, Kind: String, Java: "null", Status: Ignored, Doc: "Assignor of the brokers.",
+			Note: "Tasks are assigned by millrace's own assignor."},
+		{Name: "partition.assignment.strategy", Scope: ScopeConsumer, Kind: List,
+			Java:   "[class org.apache.kafka.clients.consumer.RangeAssignor, class org.apache.kafka.clients.consumer.CooperativeStickyAssignor]",
+			Status: Ignored, Doc: "Classes that assign partitions.", Note: "Tasks are assigned by millrace's own assignor, as Kafka Streams has its own."},
+		{Name: "session.timeout.ms", Scope: ScopeConsumer, Kind: Millis, Java: "45000", MainOnly: true,
+			Doc:  "How long the group waits for a silent member.",
+			bind: app(millis(1), func(c *Config) *time.Duration { return &c.SessionTimeout })},
+		{Name: "heartbeat.interval.ms", Scope: ScopeConsumer, Kind: Millis, Java: "3000", MainOnly: true,
+			Doc:  "Time between two heartbeats.",
+			Note: "The default is 500 ms: the end of a rebalance is learnt from a heartbeat.",
+			bind: app(millis(1), func(c *Config) *time.Duration { return &c.HeartbeatInterval })},
+		{Name: "max.poll.interval.ms", Scope: ScopeConsumer, Kind: Millis, Java: "300000", MainOnly: true,
+			Doc:  "How long processing may take.",
+			Note: "It is the deadline of one record or timer: its task alone is given up, the member stays.",
+			bind: app(millis(1), func(c *Config) *time.Duration { return &c.MaxPollInterval })},
+		{Name: "max.poll.records", Scope: ScopeConsumer, Kind: Int, Java: "500", Status: Ignored, Doc: "Records of one poll.",
+			Note: "Input is bounded by bytes and by buffered.records.per.partition."},
+		{Name: "auto.offset.reset", Scope: ScopeConsumer, Kind: String, Java: "latest", MainOnly: true,
+			Doc:  "Where reading starts without a committed offset: earliest, latest, none or by_duration:<ISO 8601 duration>.",
+			Note: "The default is earliest, which Kafka Streams sets too.",
+			bind: consumer(reset(), func(c *Consumer) *Reset { return &c.AutoOffsetReset })},
+		{Name: "isolation.level", Scope: ScopeConsumer, Kind: String, Java: "read_uncommitted", MainOnly: true,
+			Doc:  "Whether input of open and aborted transactions is read.",
+			Note: "Internal topics are always read committed.",
+			bind: consumer(enum(isolations(), true), func(c *Consumer) *Isolation { return &c.Isolation })},
+		{Name: "fetch.max.bytes", Scope: ScopeConsumer, Kind: Bytes, Java: "52428800", Doc: "Size of a fetch.", Note: derived,
+			bind: consumer(integer[int64](0, 1<<31-1), func(c *Consumer) *int64 { return &c.FetchMaxBytes })},
+		{Name: "max.partition.fetch.bytes", Scope: ScopeConsumer, Kind: Bytes, Java: "1048576", Doc: "Size of one partition in a fetch.", Note: derived,
+			bind: consumer(integer[int64](0, 1<<31-1), func(c *Consumer) *int64 { return &c.MaxPartitionFetchBytes })},
+		{Name: "fetch.min.bytes", Scope: ScopeConsumer, Kind: Bytes, Java: "1", Doc: "Bytes that a broker waits for before it answers.",
+			bind: consumer(integer[int64](0, 1<<31-1), func(c *Consumer) *int64 { return &c.FetchMinBytes })},
+		{Name: "fetch.max.wait.ms", Scope: ScopeConsumer, Kind: Millis, Java: "500", Doc: "How long it waits for them.",
+			bind: consumer(millis(1), func(c *Consumer) *time.Duration { return &c.FetchMaxWait })},
+		{Name: "check.crcs", Scope: ScopeConsumer, Kind: Bool, Java: "true", Doc: "Checks batches for damage.",
+			bind: consumer(boolean(), func(c *Consumer) *bool { return &c.CheckCRCs })},
+		{Name: "default.api.timeout.ms", Scope: ScopeConsumer | ScopeAdmin, Kind: Millis, Java: "60000", MainOnly: true,
+			Doc: "How long a commit, or a call of the admin client, is tried with all retries.",
+			bind: bind(millis(1), func(t target) *time.Duration {
+				if t.client == adminClient {
+					return &t.cfg.Admin.APITimeout
+				}
+				return &t.cfg.CommitTimeout
+			})},
+		{Name: "enable.auto.commit", Scope: ScopeConsumer, Kind: Bool, Java: "true", Status: Ignored, Doc: "Commits by a timer.", Note: auto},
+		{Name: "auto.commit.interval.ms", Scope: ScopeConsumer, Kind: Millis, Java: "5000", Status: Ignored, Doc: "Time of that timer.", Note: auto},
+		{Name: "allow.auto.create.topics", Scope: ScopeConsumer, Kind: Bool, Java: "true", Status: Ignored, Doc: "Lets a read create a topic.",
+			Note: "A read never creates a topic: one that is missing is an error that names it. Kafka Streams forces this too."},
+		{Name: "exclude.internal.topics", Scope: ScopeConsumer, Kind: Bool, Java: "true", Status: Fixed, Values: []string{"true"},
+			Doc: "Keeps a pattern from matching Kafka's own topics.", Note: "Patterns never match them."},
+		{Name: "key.deserializer", Scope: ScopeConsumer, Kind: Class, Java: "-", Status: Ignored, Doc: "Class for keys.", Note: "Topics name their serdes in Go."},
+		{Name: "value.deserializer", Scope: ScopeConsumer, Kind: Class, Java: "-", Status: Ignored, Doc: "Class for values.", Note: "Topics name their serdes in Go."},
+		{Name: "share.acknowledgement.mode", Scope: ScopeConsumer, Kind: String, Java: "implicit", Status: Ignored, Doc: "A setting of share groups.", Note: share},
+		{Name: "share.acquire.mode", Scope: ScopeConsumer, Kind: String, Java: "BATCH_OPTIMIZED", Status: Ignored, Doc: "A setting of share groups.", Note: share},
+	}
+}
+
+func producerSettings() []Setting {
+	transactions := "This release writes without transactions; exactly-once is planned."
+	spread := "The partition follows from the key, or from a partitioner in Go; records without a key stick to a partition for a batch."
+	return []Setting{
+		{Name: "acks", Scope: ScopeProducer, Kind: String, Java: "all", Status: Fixed, Values: []string{"all", "-1"},
+			Doc: "Which replicas confirm a record.", Note: "With fewer, a commit could stand for results that a broker then loses."},
+		{Name: "enable.idempotence", Scope: ScopeProducer, Kind: Bool, Java: "true", Status: Fixed, Values: []string{"true"},
+			Doc: "Keeps order and drops doubles of retries.", Note: "Changelogs depend on the order."},
+		{Name: "linger.ms", Scope: ScopeProducer, Kind: Millis, Java: "5",
+			Doc: "How long a record waits for others.", Note: "The default is 100 ms, which Kafka Streams sets too.",
+			bind: producer(millis(0), func(p *Producer) *time.Duration { return &p.Linger })},
+		{Name: "delivery.timeout.ms", Scope: ScopeProducer, Kind: Millis, Java: "120000", Doc: "How long a record is tried to be delivered.",
+			bind: producer(millis(1), func(p *Producer) *time.Duration { return &p.DeliveryTimeout })},
+		{Name: "max.block.ms", Scope: ScopeProducer, Kind: Millis, Java: "60000", Doc: "How long a record waits for its topic to be found.",
+			bind: producer(millis(0), func(p *Producer) *time.Duration { return &p.MaxBlock })},
+		{Name: "max.request.size", Scope: ScopeProducer, Kind: Bytes, Java: "1048576",
+			Doc: "Largest record that is sent.", Note: "It bounds batches too.",
+			bind: producer(integer[int64](1024, 1<<30), func(p *Producer) *int64 { return &p.MaxRequestBytes })},
+		{Name: "buffer.memory", Scope: ScopeProducer, Kind: Bytes, Java: "33554432",
+			Doc: "Bytes that wait to be sent.", Note: "Unset, it follows from the memory limit.",
+			bind: producer(integer[int64](0, 1<<40), func(p *Producer) *int64 { return &p.BufferBytes })},
+		{Name: "max.in.flight.requests.per.connection", Scope: ScopeProducer, Kind: Int, Java: "5", Doc: "Requests that wait for an answer of one broker.",
+			bind: producer(integer(1, 5), func(p *Producer) *int { return &p.MaxInFlight })},
+		{Name: "compression.type", Scope: ScopeProducer, Kind: String, Java: "none", Doc: "How batches are compressed: none, gzip, snappy, lz4 or zstd.",
+			bind: producer(enum(codecs(), false), func(p *Producer) *Codec { return &p.Compression.Codec })},
+		{Name: "compression.gzip.level", Scope: ScopeProducer, Kind: Int, Java: "-1", Doc: "Level of gzip, 1 to 9; -1 is its default.",
+			bind: producer(level(1, 9, -1), func(p *Producer) *int { return &p.Compression.GzipLevel })},
+		{Name: "compression.lz4.level", Scope: ScopeProducer, Kind: Int, Java: "9", Doc: "Level of lz4, 1 to 17.",
+			Note: "9, the default, is the fast compressor, as in Java.",
+			bind: producer(level(1, 17, 9), func(p *Producer) *int { return &p.Compression.LZ4Level })},
+		{Name: "compression.zstd.level", Scope: ScopeProducer, Kind: Int, Java: "3", Doc: "Level of zstd, -131072 to 22.",
+			bind: producer(level(-131072, 22, 3), func(p *Producer) *int { return &p.Compression.ZstdLevel })},
+		{Name: "batch.size", Scope: ScopeProducer, Kind: Bytes, Java: "16384", Status: Ignored, Doc: "Size at which a batch is sent.",
+			Note: "A batch takes all that waits for its partition, up to max.request.size."},
+		{Name: "retries", Scope: ScopeProducer | ScopeAdmin, Kind: Int, Java: "2147483647", Status: Ignored, Doc: "Number of retries.",
+			Note: "Retries are bounded by time: delivery.timeout.ms, and default.api.timeout.ms of the admin client."},
+		{Name: "transactional.id", Scope: ScopeProducer, Kind: String, Java: "null", Status: Ignored, Doc: "Id of the producer's transactions.",
+			Note: "It is generated, as Kafka Streams does. " + transactions},
+		{Name: "transaction.timeout.ms", Scope: ScopeProducer, Kind: Millis, Java: "60000", Status: Ignored, Doc: "Longest life of a transaction.", Note: transactions},
+		{Name: "transaction.two.phase.commit.enable", Scope: ScopeProducer, Kind: Bool, Java: "false", Status: Fixed, Values: []string{"false"},
+			Doc: "Lets transactions outlive any time-out.", Note: transactions},
+		{Name: "partitioner.class", Scope: ScopeProducer, Kind: Class, Java: "null", Status: Refused,
+			Doc: "Class that chooses partitions.", Note: "Java classes cannot be loaded: give To or Repartition a partitioner in Go."},
+		{Name: "partitioner.ignore.keys", Scope: ScopeProducer, Kind: Bool, Java: "false", Status: Fixed, Values: []string{"false"},
+			Doc: "Spreads records without regard to keys.", Note: "State and joins depend on keys having their partition."},
+		{Name: "partitioner.adaptive.partitioning.enable", Scope: ScopeProducer, Kind: Bool, Java: "true", Status: Ignored,
+			Doc: "Prefers brokers that answer faster.", Note: spread},
+		{Name: "partitioner.availability.timeout.ms", Scope: ScopeProducer, Kind: Millis, Java: "0", Status: Ignored,
+			Doc: "Leaves out brokers that do not answer.", Note: spread},
+		{Name: "partitioner.rack.aware", Scope: ScopeProducer, Kind: Bool, Java: "false", Status: Ignored, Doc: "Prefers brokers near by.", Note: spread},
+		{Name: "key.serializer", Scope: ScopeProducer, Kind: Class, Java: "-", Status: Ignored, Doc: "Class for keys.", Note: "Topics name their serdes in Go."},
+		{Name: "value.serializer", Scope: ScopeProducer, Kind: Class, Java: "-", Status: Ignored, Doc: "Class for values.", Note: "Topics name their serdes in Go."},
+	}
+}
+
+func adminSettings() []Setting {
+	return []Setting{
+		{Name: "bootstrap.controllers", Scope: ScopeAdmin, Kind: List, Java: "[]", Status: Refused,
+			Doc: "Controllers that are asked instead of brokers.", Note: "Use bootstrap.servers."},
+	}
+}
+
+// level is a compression level from lo to hi, or the value that stands for the codec's default; the field is 0 then.
+func level(lo, hi, standard int) codec[int] {
+	inner := integer(lo, hi)
+	return codec[int]{
+		parse: func(s string) (int, error) {
+			if s == inner.format(standard) {
+				return 0, nil
+			}
+			n, err := inner.parse(s)
+			if err == nil {
+				err = inner.check(n) // here, since a 0 in the field stands for the default
+			}
+			return n, err
+		},
+		format: func(n int) string {
+			if n == 0 {
+				n = standard
+			}
+			return inner.format(n)
+		},
+		check: func(n int) error {
+			if n == 0 {
+				return nil
+			}
+			return inner.check(n)
+		},
+	}
+}
+
+// topicConfigs are the configs that a topic of Kafka 4.4.0 knows.
+func topicConfigs() []string {
+	return []string{
+		"cleanup.policy", "compression.gzip.level", "compression.lz4.level", "compression.type", "compression.zstd.level",
+		"delete.retention.ms", "errors.deadletterqueue.group.enable", "file.delete.delay.ms", "flush.messages", "flush.ms",
+		"index.interval.bytes", "local.retention.bytes", "local.retention.ms", "max.compaction.lag.ms",
+		"max.decompressed.message.bytes", "max.message.bytes", "message.downconversion.enable", "message.timestamp.after.max.ms",
+		"message.timestamp.before.max.ms", "message.timestamp.type", "min.cleanable.dirty.ratio", "min.compaction.lag.ms",
+		"min.insync.replicas", "preallocate", "remote.copy.lag.bytes", "remote.copy.lag.ms", "remote.log.copy.disable",
+		"remote.log.delete.on.disable", "remote.storage.enable", "retention.bytes", "retention.ms", "segment.bytes",
+		"segment.index.bytes", "segment.jitter.ms", "segment.ms", "unclean.leader.election.enable",
+	}
+}
+
+func knownTopicConfig(name string) bool { return slices.Contains(topicConfigs(), name) }
