@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -236,7 +235,7 @@ func (b *Builder) CopartitionSources(sourceNames ...string) {
 	b.copart = append(b.copart, slices.Clone(sourceNames))
 }
 
-// FindSource returns the name of a source that reads exactly this set of topics, or this pattern. The DSL hangs a second
+// FindSource returns the declared source that reads exactly this set of topics, or this pattern. The DSL hangs a second
 // stream of the same topics under the same source node, as Kafka Streams does; a source whose topics overlap but are not
 // the same set is a build error.
 func (b *Builder) FindSource(topics []string, pattern string) (s Source, ok bool) {
@@ -255,7 +254,7 @@ func (b *Builder) FindSource(topics []string, pattern string) (s Source, ok bool
 // Errorf collects an error of a DSL call. %w keeps the cause.
 func (b *Builder) Errorf(pos Pos, format string, args ...any) {
 	err := fmt.Errorf(format, args...)
-	b.errs = append(b.errs, &BuildError{Pos: pos, Msg: err.Error(), Err: errors.Unwrap(err)})
+	b.errs = append(b.errs, &BuildError{Pos: pos, Msg: err.Error(), Err: err})
 }
 
 func sortedSet(s []string) []string {

@@ -69,6 +69,11 @@ func TestC122_TwoStoresWithOneName(t *testing.T) {
 			b.AddStore(Store{Name: "s", Def: []int{}, Pos: at(10)}, "step")
 			b.AddStore(Store{Name: "s", Def: []int{}, Pos: at(11)}, "step")
 		}, `main.go:11: a different store named "s" exists already, declared at main.go:10; give one of them another name`},
+		{"two definitions that only look comparable", func(b *Builder) {
+			type def struct{ inner any }
+			b.AddStore(Store{Name: "s", Def: def{[]int{}}, Pos: at(10)}, "step")
+			b.AddStore(Store{Name: "s", Def: def{[]int{}}, Pos: at(11)}, "step")
+		}, `main.go:11: a different store named "s" exists already, declared at main.go:10; give one of them another name`},
 		{"the same definition twice", func(b *Builder) {
 			b.AddStore(Store{Name: "s", Def: def, Pos: at(10)}, "step")
 			b.AddStore(Store{Name: "s", Def: def, Pos: at(11)}, "step", "other")
@@ -303,16 +308,16 @@ main.go:3: store "s": changelog settings: topics have no setting "retention"; di
 
 func TestErrorfKeepsPlaceAndCause(t *testing.T) {
 	b := NewBuilder()
-	b.Errorf(at(7), "no serde for %q: %w", "orders", io.ErrUnexpectedEOF)
+	b.Errorf(at(7), "no serde for %q: %w, %w", "orders", io.ErrUnexpectedEOF, io.ErrClosedPipe)
 	_, err := b.Build(BuildOptions{})
 	var be *BuildError
 	if !errors.As(err, &be) || be.Pos != at(7) {
 		t.Errorf("got %#v, want a BuildError at line 7", err)
 	}
-	if !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("the cause is lost in %v", err)
+	if !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("a cause is lost in %v", err)
 	}
-	if want := `main.go:7: no serde for "orders": unexpected EOF`; text(err) != want {
+	if want := `main.go:7: no serde for "orders": unexpected EOF, io: read/write on closed pipe`; text(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -29,7 +29,7 @@ func (p Pos) String() string {
 type BuildError struct {
 	Pos Pos
 	Msg string
-	Err error // what a deferred error wrapped, or nil
+	Err error // Msg as an error that wraps its causes; nil if there are none
 }
 
 // Error prints "file.go:12: what is wrong".
@@ -40,5 +40,5 @@ func (e *BuildError) Error() string {
 	return e.Pos.String() + ": " + e.Msg
 }
 
-// Unwrap returns the cause, if the error was made with %w.
+// Unwrap leads to the causes, if the error was made with %w.
 func (e *BuildError) Unwrap() error { return e.Err }

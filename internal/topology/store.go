@@ -134,10 +134,7 @@ func (b *Builder) duplicateStore(s *Store, old *storeDecl) {
 
 // sameDef compares two identities. Values that Go cannot compare are never the same.
 func sameDef(a, b any) bool {
-	if a == nil || b == nil || !reflect.TypeOf(a).Comparable() || !reflect.TypeOf(b).Comparable() {
-		return false
-	}
-	return a == b
+	return a != nil && b != nil && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 // checkStore checks what can be said about a store alone.
