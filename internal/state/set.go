@@ -11,12 +11,14 @@ type Set struct {
 	task   string
 	db     *DB // nil without persistent stores
 	stores []*store
+	disk   []*store // the persistent ones, by incarnation
 	byName map[string]*store
 	units  []*Unit // handed over and not decided, oldest first
 
 	gone   atomic.Pointer[goneReason] // set once the handles are closed
 	closed bool                       // Close was called
 
+	lastFlushMs   int64
 	sealedSinceMs int64 // when the sealed layers got their first entry, NoTime if they are empty
 }
 

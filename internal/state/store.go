@@ -22,9 +22,10 @@ type store struct {
 	hasPosition bool
 	positionNew bool // not yet on disk
 
-	levelMs  int64 // when the store was last level with its changelog, NoTime if never
-	level    bool  // it has stayed level since: renewed at each flush
-	levelNew bool  // SetLevel was called since the last flush
+	levelMs int64    // when the store was last level with its changelog, NoTime if never
+	level   bool     // it has stayed level since: renewed at each flush
+	topicID [16]byte // of the changelog
+	opened  OpenReport
 
 	high  int64 // highest time over all layers, noObserved if none
 	iters int   // open iterators

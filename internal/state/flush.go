@@ -1,0 +1,265 @@
+package state
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// levelRenewMs is after how long an otherwise idle store's level time is written again.
+const levelRenewMs = 10 * 60_000
+
+// FlushDue tells whether Flush should be called: the sealed units have reached their bound in bytes or age, or there is
+// upkeep (times to renew, idle iterators that hold files). Always false for a set without persistent stores.
+func (s *Set) FlushDue(nowMs int64) bool {
+	if len(s.disk) == 0 || s.check() != nil {
+		return false
+	}
+	if s.sealedSinceMs != NoTime && (nowMs-s.sealedSinceMs >= s.db.opts.SealedMs || s.SealedBytes() >= s.db.opts.SealedBytes) {
+		return true
+	}
+	for _, st := range s.disk {
+		if st.levelDue(nowMs) || st.disk.holds() && nowMs-s.lastFlushMs >= s.db.opts.SealedMs {
+			return true
+		}
+	}
+	return false
+}
+
+// levelTime is the level time to be written now.
+func (s *store) levelTime(nowMs int64) int64 {
+	if s.level {
+		return max(s.levelMs, nowMs)
+	}
+	return s.levelMs
+}
+
+func (s *store) levelDue(nowMs int64) bool {
+	t := s.levelTime(nowMs)
+	return t != NoTime && (s.disk.head.LevelMs == NoTime || t-s.disk.head.LevelMs >= levelRenewMs)
+}
+
+func (b *diskBase) holds() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.idle) > 0
+}
+
+// Flush writes what is sealed to Pebble, as one batch in the order of keys: entries, metadata, positions and level times
+// of all persistent stores of the set at once, so that what is on disk is consistent whatever happens. It does not wait
+// for the disk: Pebble writes its memory out every few seconds, and a crash before that replays the changelog.
+//
+// An error that wraps ErrDiskFull has changed nothing: the units stay sealed, and Flush may be called again.
+func (s *Set) Flush() error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	return s.flush(false)
+}
+
+func (s *Set) flush(closing bool) error {
+	if len(s.disk) == 0 {
+		return nil
+	}
+	now := s.db.opts.Now()
+	dirty := closing
+	for _, st := range s.disk {
+		dirty = dirty || !st.sealed.isEmpty() || st.positionNew || st.levelDue(now)
+	}
+	if dirty {
+		if err := s.write(now); err != nil {
+			return err
+		}
+	} else if err := s.release(); err != nil {
+		return err
+	}
+	s.sealedSinceMs = NoTime
+	s.lastFlushMs = now
+	return nil
+}
+
+// release closes idle iterators, which keep Pebble from deleting files.
+func (s *Set) release() error {
+	for _, st := range s.disk {
+		b := st.disk
+		b.mu.Lock()
+		err := b.gone
+		b.dropIdle()
+		b.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write makes and applies the batch.
+func (s *Set) write(now int64) error {
+	bytes := s.SealedBytes()
+	if err := s.db.checkSpace(bytes); err != nil {
+		return err
+	}
+	// In the order of incarnations, as everyone who takes several of these locks.
+	for i, st := range s.disk {
+		st.disk.mu.Lock()
+		if err := st.disk.gone; err != nil {
+			for _, o := range s.disk[:i+1] {
+				o.disk.mu.Unlock()
+			}
+			return err
+		}
+	}
+	defer func() {
+		for _, st := range s.disk {
+			st.disk.mu.Unlock()
+		}
+	}()
+	batch := s.db.p.NewBatchWithSize(int(bytes) + 256*len(s.disk))
+	heads := make([]Header, len(s.disk))
+	for i, st := range s.disk {
+		var err error
+		if heads[i], err = st.addTo(batch, now); err != nil {
+			_ = batch.Close()
+			return st.disk.wrap("flush", err)
+		}
+	}
+	if err := s.db.write(batch); err != nil {
+		return err
+	}
+	for i, st := range s.disk {
+		st.flushed(heads[i])
+	}
+	return nil
+}
+
+// addTo adds to a batch what is new of a store, in the order of keys, and returns the header that goes with it.
+func (s *store) addTo(batch *pebble.Batch, now int64) (Header, error) {
+	b := s.disk
+	head := s.nextHeader(now)
+	if s.sealed.isEmpty() && head == b.head {
+		return head, nil
+	}
+	if err := batch.Set(b.inc.headerKey(), head.append(nil), nil); err != nil {
+		return head, err
+	}
+	if err := addMetas(batch, b.inc, s.sealed.metas); err != nil {
+		return head, err
+	}
+	if err := b.addExpiry(batch, head.observed); err != nil {
+		return head, err
+	}
+	buf := make([]byte, 0, 64)
+	table := tableOf(s.spec.Kind)
+	err := s.sealed.points.sorted(func(key string, val []byte) error {
+		buf = append(b.inc.appendTable(buf[:0], table), key...)
+		return setOrDelete(batch, buf, val)
+	})
+	if err != nil {
+		return head, err
+	}
+	return head, s.sealed.rows.sorted(func(seg int64, key string, r row) error {
+		buf = appendLocalRow(b.inc.appendTable(buf[:0], table), s.spec.Kind, seg, viewBytes(key), r.time, r.extra)
+		return setOrDelete(batch, buf, r.val)
+	})
+}
+
+// nextHeader is the header as of now.
+func (s *store) nextHeader(now int64) Header {
+	h := s.disk.head
+	h.TopicID = s.topicID
+	h.Position, h.HasPosition = s.position, s.hasPosition
+	s.levelMs = s.levelTime(now)
+	h.LevelMs = s.levelMs
+	h.setObserved(max(h.observed, s.sealed.observed))
+	return h
+}
+
+func (h *Header) setObserved(v int64) {
+	h.observed, h.ObservedMs = v, v
+	if v == noObserved {
+		h.ObservedMs = NoTime
+	}
+}
+
+func setOrDelete(batch *pebble.Batch, key, val []byte) error {
+	if val == nil {
+		return batch.Delete(key, nil)
+	}
+	return batch.Set(key, val, nil)
+}
+
+func addMetas(batch *pebble.Batch, inc incarnation, metas map[string]metaValue) error {
+	names := make([]string, 0, len(metas))
+	for n := range metas {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		var val []byte
+		if m := metas[n]; !m.deleted {
+			val = binary.BigEndian.AppendUint64(nil, uint64(m.v))
+		}
+		if err := setOrDelete(batch, inc.appendMetaKey(nil, n), val); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expiry returns the range of rows that leave the disk when the observed time moves on.
+func (b *diskBase) expiry(observed int64) (start, end []byte, some bool) {
+	minSeg := b.spec.minSegment(observed)
+	if len(b.segs) == 0 || b.segs[0] >= minSeg {
+		return nil, nil, false
+	}
+	table := b.inc.appendTable(nil, tableOf(b.spec.Kind))
+	return appendSegment(slices.Clone(table), b.segs[0]), appendSegment(table, minSeg), true
+}
+
+func (b *diskBase) addExpiry(batch *pebble.Batch, observed int64) error {
+	start, end, some := b.expiry(observed)
+	if !some {
+		return nil
+	}
+	return batch.DeleteRange(start, end, nil)
+}
+
+// flushed takes over what was written. The caller holds the handle's mutex.
+func (s *store) flushed(head Header) {
+	b := s.disk
+	if s.sealed.isEmpty() && head == b.head {
+		b.dropIdle()
+		return
+	}
+	for k, v := range s.sealed.metas {
+		if v.deleted {
+			delete(b.numbers, k)
+		} else {
+			b.numbers[k] = v.v
+		}
+	}
+	if s.sealed.rows != nil {
+		for id := range s.sealed.rows.segs {
+			b.addSegment(id)
+		}
+	}
+	b.head = head
+	b.dropSegments()
+	b.wrote()
+	s.sealed = newLayer()
+	s.positionNew = false
+}
+
+func (b *diskBase) addSegment(id int64) {
+	if i, found := slices.BinarySearch(b.segs, id); !found {
+		b.segs = slices.Insert(b.segs, i, id)
+	}
+}
+
+// dropSegments forgets the segments that have expired.
+func (b *diskBase) dropSegments() {
+	minSeg := b.spec.minSegment(b.head.observed)
+	i, _ := slices.BinarySearch(b.segs, minSeg)
+	b.segs = slices.Delete(b.segs, 0, i)
+}

@@ -1,0 +1,612 @@
+package state
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// modelKey is a row of any kind of store; start and seq are 0 in a key-value store. For sessions start is the end, and
+// seq the start.
+type modelKey struct {
+	key   string
+	start int64
+	seq   int64
+}
+
+// modelLayer is what one layer of the model holds. A nil value deletes.
+type modelLayer struct {
+	rows     map[modelKey][]byte
+	metas    map[string]int64
+	observed int64
+}
+
+func newModelLayer() *modelLayer {
+	return &modelLayer{rows: map[modelKey][]byte{}, metas: map[string]int64{}, observed: noObserved}
+}
+
+func (l *modelLayer) clone() *modelLayer {
+	return &modelLayer{rows: maps.Clone(l.rows), metas: maps.Clone(l.metas), observed: l.observed}
+}
+
+// over returns the layer with a newer one on top of it.
+func (l *modelLayer) over(newer *modelLayer) *modelLayer {
+	c := l.clone()
+	for k, v := range newer.rows {
+		if v == nil {
+			delete(c.rows, k)
+		} else {
+			c.rows[k] = v
+		}
+	}
+	maps.Copy(c.metas, newer.metas)
+	c.observed = max(c.observed, newer.observed)
+	return c
+}
+
+type modelRow struct {
+	modelKey
+	value string
+}
+
+// model is a store as plain maps: what is committed, units that are not decided, private writes.
+type model struct {
+	spec      Spec
+	committed *modelLayer
+	units     []*modelLayer
+	private   *modelLayer
+	position  int64
+	history   map[int64]*modelLayer // committed state at each position
+}
+
+func newModel(spec Spec) *model {
+	m := &model{spec: spec, committed: newModelLayer(), private: newModelLayer(), history: map[int64]*modelLayer{}}
+	m.history[0] = m.committed
+	return m
+}
+
+func (m *model) view() *modelLayer {
+	v := m.committed
+	for _, u := range m.units {
+		v = v.over(u)
+	}
+	return v.over(m.private)
+}
+
+func (m *model) visible(l *modelLayer, start int64) bool {
+	return m.spec.Kind == KeyValue || l.observed == noObserved || start > l.observed-m.spec.RetentionMs
+}
+
+// list returns the visible rows in the order of the store.
+func (m *model) list(l *modelLayer) []modelRow {
+	var list []modelRow
+	for k, v := range l.rows {
+		if m.visible(l, k.start) {
+			list = append(list, modelRow{k, string(v)})
+		}
+	}
+	slices.SortFunc(list, func(a, b modelRow) int { return compareItems(m.item(a), m.item(b)) })
+	return list
+}
+
+func (m *model) item(r modelRow) *item {
+	if m.spec.Kind == KeyValue {
+		return &item{key: []byte(r.key)}
+	}
+	return &item{seg: segmentOf(r.start, m.spec.SegmentMs), key: []byte(r.key), time: r.start, extra: sortable(r.seq)}
+}
+
+// handle is the face of a store of any kind.
+type handle struct {
+	kv  *KV
+	win *WindowStore
+	ses *SessionStore
+}
+
+func faceOf(set *Set, spec Spec) (h handle, err error) {
+	switch spec.Kind {
+	case KeyValue:
+		h.kv, err = set.KeyValue(spec.Name)
+	case Window:
+		h.win, err = set.Window(spec.Name)
+	default:
+		h.ses, err = set.Session(spec.Name)
+	}
+	return h, err
+}
+
+func (h handle) get(k modelKey) ([]byte, bool, error) {
+	switch {
+	case h.kv != nil:
+		return h.kv.Get([]byte(k.key))
+	case h.win != nil:
+		return h.win.Get([]byte(k.key), k.start, uint32(k.seq))
+	}
+	return h.ses.Get([]byte(k.key), k.seq, k.start)
+}
+
+func (h handle) put(k modelKey, v []byte) (bool, error) {
+	switch {
+	case h.kv != nil && v == nil:
+		return true, h.kv.Delete([]byte(k.key))
+	case h.kv != nil:
+		return true, h.kv.Put([]byte(k.key), v)
+	case h.win != nil && v == nil:
+		return h.win.Delete([]byte(k.key), k.start, uint32(k.seq))
+	case h.win != nil:
+		return h.win.Put([]byte(k.key), k.start, uint32(k.seq), v)
+	case v == nil:
+		return h.ses.Delete([]byte(k.key), k.seq, k.start)
+	}
+	return h.ses.Put([]byte(k.key), k.seq, k.start, v)
+}
+
+// query is a range to read, of one key or of all.
+type query struct {
+	from, to    []byte // key-value
+	key         string // the others, unless all
+	all         bool
+	fromMs, to2 int64
+	latest      int64 // sessions of one key
+	reverse     bool
+}
+
+func (h handle) open(q query) (*Iterator, error) {
+	switch {
+	case h.kv != nil:
+		return h.kv.Range(q.from, q.to, q.reverse)
+	case h.win != nil && q.all:
+		return h.win.FetchAll(q.fromMs, q.to2, q.reverse)
+	case h.win != nil:
+		return h.win.Fetch([]byte(q.key), q.fromMs, q.to2, q.reverse)
+	case q.all:
+		return h.ses.FindAll(q.fromMs, q.to2, q.reverse)
+	}
+	return h.ses.Find([]byte(q.key), q.fromMs, q.latest, q.reverse)
+}
+
+func (m *model) query(q query) []modelRow {
+	list := m.list(m.view())
+	list = slices.DeleteFunc(list, func(r modelRow) bool {
+		switch {
+		case m.spec.Kind == KeyValue:
+			return q.from != nil && r.key < string(q.from) || q.to != nil && r.key >= string(q.to)
+		case !q.all && r.key != q.key:
+			return true
+		case m.spec.Kind == Session && !q.all:
+			return r.start < q.fromMs || r.seq > q.latest
+		}
+		return r.start < q.fromMs || r.start > q.to2
+	})
+	if q.reverse {
+		slices.Reverse(list)
+	}
+	return list
+}
+
+func rowOf(it *Iterator, kind Kind) modelRow {
+	r := modelRow{modelKey{key: string(it.Key())}, string(it.Value())}
+	switch kind {
+	case Window:
+		r.start, r.seq = it.StartMs(), int64(it.Seq())
+	case Session:
+		r.start, r.seq = it.EndMs(), it.StartMs()
+	}
+	return r
+}
+
+// walk is an iterator that stays open over other operations, with what it has to return.
+type walk struct {
+	it   *Iterator
+	want []modelRow
+	q    query
+}
+
+// run drives one set of several stores and their models through random operations.
+type run struct {
+	t      testing.TB
+	rng    *rand.Rand
+	fs     *vfs.MemFS
+	opts   Options
+	db     *DB
+	set    *Set
+	specs  []Spec
+	models []*model
+	units  []*Unit
+	walks  []walk
+	faces  []handle
+	now    int64
+	head   int64 // highest window start so far
+	pos    int64
+}
+
+var variants = func() []Spec {
+	var specs []Spec
+	for _, kind := range []Kind{KeyValue, Window, Session} {
+		for _, persistent := range []bool{true, false} {
+			for _, ordered := range []bool{true, false} {
+				s := Spec{Kind: kind, Persistent: persistent, Ordered: ordered, Logged: true}
+				s.Name = fmt.Sprintf("%s-p%v-o%v", kind, persistent, ordered)
+				if kind != KeyValue {
+					s.RetentionMs, s.SegmentMs = 100, 30
+				}
+				specs = append(specs, s)
+			}
+		}
+	}
+	return specs
+}()
+
+const testTask = "0_1"
+
+func testOptions(fs vfs.FS, now func() int64) Options {
+	return Options{
+		FS: fs, Dir: "state", ClusterID: "cluster", ApplicationID: "app", Now: now, MemTableBytes: 1 << 20,
+		CacheBytes: 1 << 20, RestoreChunkBytes: 1 << 12, NewID: func() string { return "process" },
+	}
+}
+
+func newRun(t testing.TB, seed uint64, specs []Spec) *run {
+	r := &run{t: t, rng: rand.New(rand.NewPCG(seed, 1)), fs: vfs.NewCrashableMem(), now: 1_000_000, specs: specs}
+	r.opts = testOptions(r.fs, func() int64 { return r.now })
+	for _, s := range specs {
+		r.models = append(r.models, newModel(s))
+	}
+	r.open()
+	return r
+}
+
+func (r *run) check(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *run) open() {
+	r.t.Helper()
+	var err error
+	r.opts.FS = r.fs
+	r.db, err = OpenDB(r.opts)
+	r.check(err)
+	r.openSet()
+}
+
+func (r *run) openSet() {
+	r.t.Helper()
+	var err error
+	r.set, err = r.db.OpenSet(testTask, r.specs, nil)
+	r.check(err)
+	r.faces = nil
+	for i, s := range r.specs {
+		h, err := faceOf(r.set, s)
+		r.check(err)
+		r.faces = append(r.faces, h)
+		p, ok := r.set.Position(s.Name)
+		m := r.models[i]
+		if s.Persistent {
+			want, known := m.history[p.Offset]
+			if ok && !known {
+				r.t.Fatalf("%s: the disk stands for the unknown position %v", s.Name, p)
+			}
+			if ok {
+				m.committed, m.position = want.clone(), p.Offset
+			} else {
+				m.committed, m.position = newModelLayer(), 0
+			}
+		} else {
+			m.committed, m.position = newModelLayer(), 0
+		}
+		m.units, m.private = nil, newModelLayer()
+		r.compare(i)
+	}
+	r.units = nil
+}
+
+var testKeys = []string{"", "a", "aa", "ab", "a\x00", "a\x00\x00", "a\x00\x01", "\x00", "\x00\x01", "\xff", "\xff\xff", "b", "key-1", "key-2", "key-10"}
+
+func (r *run) key(kind Kind) modelKey {
+	k := modelKey{key: testKeys[r.rng.IntN(len(testKeys))]}
+	if r.rng.IntN(3) == 0 {
+		k.key = fmt.Sprintf("k%03d", r.rng.IntN(200))
+	}
+	if kind == KeyValue {
+		return k
+	}
+	if r.rng.IntN(10) == 0 {
+		r.head += r.rng.Int64N(40)
+	}
+	k.start = max(0, r.head-r.rng.Int64N(130))
+	k.seq = int64(r.rng.IntN(3))
+	if kind == Session {
+		k.seq = max(0, k.start-r.rng.Int64N(30))
+	}
+	return k
+}
+
+func (r *run) value() []byte {
+	switch r.rng.IntN(6) {
+	case 0:
+		return nil
+	case 1:
+		return []byte{}
+	}
+	return bytes.Repeat([]byte{byte('a' + r.rng.IntN(26))}, 1+r.rng.IntN(40))
+}
+
+func (r *run) put(i int) {
+	m := r.models[i]
+	k, v := r.key(m.spec.Kind), r.value()
+	accepted, err := r.faces[i].put(k, v)
+	r.check(err)
+	if m.spec.Kind != KeyValue {
+		m.private.observed = max(m.private.observed, k.start)
+	}
+	if want := m.visible(m.view(), k.start); accepted != want {
+		r.t.Fatalf("%s: put %v was accepted: %v, want %v", m.spec.Name, k, accepted, want)
+	}
+	if accepted {
+		m.private.rows[k] = v
+	}
+}
+
+func (r *run) get(i int) {
+	m := r.models[i]
+	k := r.key(m.spec.Kind)
+	view := m.view()
+	want, ok := view.rows[k]
+	ok = ok && m.visible(view, k.start)
+	got, found, err := r.faces[i].get(k)
+	r.check(err)
+	if found != ok || ok && !bytes.Equal(got, want) {
+		r.t.Fatalf("%s: get %v is %q, %v, want %q, %v", m.spec.Name, k, got, found, want, ok)
+	}
+}
+
+func (r *run) query(i int) query {
+	k := r.key(r.specs[i].Kind)
+	q := query{key: k.key, all: r.rng.IntN(2) == 0, reverse: r.rng.IntN(2) == 0}
+	q.fromMs, q.to2, q.latest = math.MinInt64, math.MaxInt64, math.MaxInt64
+	if r.rng.IntN(4) > 0 {
+		q.fromMs = k.start
+	}
+	if r.rng.IntN(4) > 0 {
+		q.to2 = q.fromMs + r.rng.Int64N(100)
+		q.latest = k.start + r.rng.Int64N(20)
+	}
+	if r.rng.IntN(3) > 0 {
+		q.from = []byte(k.key)
+	}
+	if r.rng.IntN(3) > 0 {
+		q.to = []byte(r.key(KeyValue).key)
+	}
+	return q
+}
+
+// startWalk opens an iterator that will be read later, in between other operations.
+func (r *run) startWalk(i int) {
+	q := r.query(i)
+	it, err := r.faces[i].open(q)
+	r.check(err)
+	r.walks = append(r.walks, walk{it, r.models[i].query(q), q})
+}
+
+// step reads some rows of an open walk.
+func (r *run) step(n int) {
+	i := r.rng.IntN(len(r.walks))
+	w := &r.walks[i]
+	spec := w.it.s.spec
+	for ; n > 0; n-- {
+		if !w.it.Next() {
+			if w.it.Err() != nil || len(w.want) > 0 {
+				r.t.Fatalf("%s %+v: the walk ends with %v, missing %v", spec.Name, w.q, w.it.Err(), w.want)
+			}
+			r.check(w.it.Close())
+			r.walks = slices.Delete(r.walks, i, i+1)
+			return
+		}
+		got := rowOf(w.it, spec.Kind)
+		if len(w.want) == 0 || got != w.want[0] {
+			r.t.Fatalf("%s %+v: the walk returns %v, want %v", spec.Name, w.q, got, w.want)
+		}
+		w.want = w.want[1:]
+	}
+}
+
+func (r *run) closeWalks() {
+	for _, w := range r.walks {
+		r.check(w.it.Close())
+	}
+	r.walks = nil
+}
+
+// compare reads a whole store.
+func (r *run) compare(i int) {
+	r.t.Helper()
+	m := r.models[i]
+	q := query{all: true, fromMs: math.MinInt64, to2: math.MaxInt64}
+	it, err := r.faces[i].open(q)
+	r.check(err)
+	defer it.Close()
+	want := m.query(q)
+	for n := 0; it.Next(); n++ {
+		if got := rowOf(it, m.spec.Kind); n >= len(want) || got != want[n] {
+			r.t.Fatalf("%s: row %d is %v, want %v", m.spec.Name, n, got, want[min(n, len(want)):])
+		}
+		if n == len(want)-1 && it.Next() {
+			r.t.Fatalf("%s: there is more than %d rows: %v", m.spec.Name, len(want), rowOf(it, m.spec.Kind))
+		}
+	}
+	r.check(it.Err())
+	view := m.view()
+	if m.spec.Kind != KeyValue {
+		if got := it.s.high; got != view.observed {
+			r.t.Fatalf("%s: observed time is %d, want %d", m.spec.Name, got, view.observed)
+		}
+	}
+	for _, name := range []string{"x", "y"} {
+		got, ok := r.set.Meta(m.spec.Name, name)
+		want, has := view.metas[name]
+		if ok != has || got != want {
+			r.t.Fatalf("%s: meta %s is %d, %v, want %d, %v", m.spec.Name, name, got, ok, want, has)
+		}
+	}
+}
+
+func (r *run) handOver() {
+	if u := r.set.HandOver(); u != nil {
+		r.units = append(r.units, u)
+		for _, m := range r.models {
+			m.units = append(m.units, m.private)
+			m.private = newModelLayer()
+		}
+	}
+}
+
+func (r *run) seal() {
+	if len(r.units) == 0 {
+		return
+	}
+	r.pos++
+	positions := map[string]Position{}
+	for _, m := range r.models {
+		positions[m.spec.Name] = Position{Offset: r.pos, Epoch: 3}
+		m.committed = m.committed.over(m.units[0])
+		m.units = m.units[1:]
+		m.position = r.pos
+		m.history[r.pos] = m.committed
+	}
+	r.check(r.set.Seal(r.units[0], positions))
+	r.units = r.units[1:]
+}
+
+func (r *run) dropFrom(i int) {
+	r.units = r.units[:i]
+	for _, m := range r.models {
+		m.units, m.private = m.units[:i], newModelLayer()
+	}
+}
+
+func (r *run) operation() {
+	i := r.rng.IntN(len(r.specs))
+	switch n := r.rng.IntN(1000); {
+	case n < 500:
+		r.put(i)
+	case n < 700:
+		r.get(i)
+	case n < 740:
+		r.startWalk(i)
+	case n < 840:
+		if len(r.walks) > 0 {
+			r.step(1 + r.rng.IntN(10))
+		}
+	case n < 860:
+		v := r.rng.Int64()
+		name := []string{"x", "y"}[r.rng.IntN(2)]
+		r.check(r.set.SetMeta(r.specs[i].Name, name, v))
+		r.models[i].private.metas[name] = v
+	case n < 880:
+		r.handOver()
+	case n < 900:
+		r.seal()
+	case n < 905:
+		if len(r.units) > 0 {
+			j := r.rng.IntN(len(r.units))
+			r.check(r.set.Discard(r.units[j]))
+			r.dropFrom(j)
+		}
+	case n < 910:
+		r.check(r.set.DropPrivate())
+		r.dropFrom(len(r.units))
+	case n < 912:
+		r.check(r.set.DropAll())
+		r.dropFrom(0)
+	case n < 930:
+		r.check(r.set.Flush())
+	case n < 940:
+		r.compare(i)
+	case n < 945:
+		r.now += 3_000
+		r.check(r.db.Maintain())
+	case n < 948:
+		_, err := r.db.p.AsyncFlush()
+		r.check(err)
+	case n < 950:
+		r.reopenSet()
+	case n < 952:
+		r.reopen()
+	case n < 955:
+		r.crash()
+	}
+}
+
+// reopenSet closes the set regularly and opens it again in the same DB.
+func (r *run) reopenSet() {
+	r.closeWalks()
+	r.check(r.set.Close())
+	before := r.positions()
+	r.openSet()
+	r.samePositions(before)
+}
+
+func (r *run) positions() []int64 {
+	var list []int64
+	for _, m := range r.models {
+		list = append(list, m.position)
+	}
+	return list
+}
+
+// samePositions checks that nothing sealed was lost on disk.
+func (r *run) samePositions(before []int64) {
+	r.t.Helper()
+	for i, m := range r.models {
+		if m.spec.Persistent && m.position != before[i] {
+			r.t.Fatalf("%s: after a regular close the disk stands for %d instead of %d", m.spec.Name, m.position, before[i])
+		}
+	}
+}
+
+func (r *run) reopen() {
+	r.closeWalks()
+	before := r.positions()
+	r.check(r.db.Close())
+	r.open()
+	r.samePositions(before)
+}
+
+// crash goes on from what a crash leaves: what was synced, and some of the rest.
+func (r *run) crash() {
+	cfg := vfs.CrashCloneCfg{}
+	if r.rng.IntN(2) == 0 {
+		cfg = vfs.CrashCloneCfg{UnsyncedDataPercent: r.rng.IntN(101), RNG: r.rng}
+	}
+	clone := r.fs.CrashClone(cfg)
+	r.closeWalks()
+	r.check(r.db.Close())
+	r.fs = clone
+	r.open()
+}
+
+func TestModel(t *testing.T) {
+	seeds := uint64(12)
+	if testing.Short() {
+		seeds = 3
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			r := newRun(t, seed, variants)
+			for range 8_000 {
+				r.operation()
+			}
+			r.closeWalks()
+			r.check(r.db.Close())
+		})
+	}
+}
