@@ -1,7 +1,9 @@
 package millrace
 
 import (
+	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -55,14 +57,68 @@ func NewBuilder(opts ...BuildOption) *Builder {
 func (b *Builder) Build() (*Topology, error) {
 	t, err := b.t.Build(b.opts)
 	if err != nil {
-		return nil, fmt.Errorf("millrace: the topology cannot be built:\n%w", err)
+		return nil, buildErrors(err)
 	}
 	return &Topology{t: t}, nil
 }
 
-// BuildError is one mistake in the declaration of a topology. Find them with errors.As, or all of them by unwrapping the
-// error of Build.
-type BuildError = topology.BuildError
+// BuildError is one mistake in the declaration of a topology. errors.As finds the first one in the error of Build.
+type BuildError struct {
+	File    string // where the mistaken call stands
+	Line    int
+	Message string
+	Err     error // the cause, if there is one
+}
+
+// Error tells the place and what to do about it.
+func (e *BuildError) Error() string {
+	if e.File == "" {
+		return e.Message
+	}
+	return fmt.Sprintf("%s:%d: %s", filepath.Base(e.File), e.Line, e.Message)
+}
+
+// Unwrap returns the cause.
+func (e *BuildError) Unwrap() error { return e.Err }
+
+// BuildErrors is what Build returns: all mistakes, in the order of the calls.
+type BuildErrors []*BuildError
+
+// Error lists the mistakes, one a line.
+func (e BuildErrors) Error() string {
+	lines := make([]string, 0, len(e)+1)
+	lines = append(lines, "millrace: the topology cannot be built:")
+	for _, m := range e {
+		lines = append(lines, m.Error())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap returns the mistakes.
+func (e BuildErrors) Unwrap() []error {
+	out := make([]error, len(e))
+	for i, m := range e {
+		out[i] = m
+	}
+	return out
+}
+
+func buildErrors(err error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return fmt.Errorf("millrace: the topology cannot be built: %w", err)
+	}
+	var all BuildErrors
+	for _, e := range joined.Unwrap() {
+		var b *topology.BuildError
+		if !errors.As(e, &b) {
+			all = append(all, &BuildError{Message: e.Error(), Err: e})
+			continue
+		}
+		all = append(all, &BuildError{File: b.Pos.File, Line: b.Pos.Line, Message: b.Msg, Err: b.Err})
+	}
+	return all
+}
 
 // step is a DSL call in the making: where it stands and what options it has.
 type step struct {
@@ -172,6 +228,36 @@ func valueSerde[V any](s *step, known serde.Serde[V]) serde.Serde[V] {
 	return v
 }
 
+// fitKey fits the serde of a topic's keys to the stream that is written to it: windowed keys learn the size of their
+// windows from the step that made them.
+func fitKey[K any](s *step, topic string, in, out serde.Serde[K]) serde.Serde[K] {
+	want, ok := out.(serde.WindowSizer[K])
+	if !ok {
+		return out
+	}
+	have, ok := in.(serde.WindowSizer[K])
+	if !ok || have.WindowSizeMs() == 0 || have.WindowSizeMs() == want.WindowSizeMs() {
+		return out
+	}
+	if want.WindowSizeMs() != 0 {
+		s.errorf("%s: the keys of topic %s have windows of %d ms, those of the stream %d ms; leave the size out (0) to take over the stream's",
+			s.verb, topic, want.WindowSizeMs(), have.WindowSizeMs())
+		return out
+	}
+	return want.WithWindowSizeMs(have.WindowSizeMs())
+}
+
+// checkSerde refuses a serde that was made of arguments that make no sense.
+func (s *step) checkSerde(what string, serdes ...any) {
+	for _, x := range serdes {
+		if c, ok := x.(serde.Checker); ok {
+			if err := c.Check(); err != nil {
+				s.errorf("%s: %s: %w", s.verb, what, err)
+			}
+		}
+	}
+}
+
 // repartitioned is what stands behind a repartition topic.
 type repartitioned struct {
 	node string
@@ -208,6 +294,7 @@ func repartition[K, V any](s *step, in Stream[K, V], prefix string, key serde.Se
 		s.missingSerde(topic, key == nil, value == nil, in.origin)
 		return Stream[K, V]{b: in.b, node: in.parent(), sources: in.sources, key: key, value: value}
 	}
+	s.checkSerde("repartition topic "+topic, key, value)
 	s.b.t.InternalTopic(topology.RepartitionTopic{Name: topic, Partitions: s.partitions, Auto: auto, Pos: s.pos})
 	s.b.t.AddProcessor(topology.Processor{Name: filter, Parents: []string{in.parent()}, Op: op.NewDropNullKeys[K, V](), Pos: s.pos})
 	s.b.t.AddSink(topology.Sink{Name: sink, Topic: topic, Parents: []string{filter}, Pos: s.pos,

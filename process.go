@@ -100,7 +100,7 @@ func (d *KeyValueStore[K, V]) declare() topology.Store {
 	return topology.Store{
 		Name: d.name, Kind: topology.KeyValue, Persistent: !d.opts.inMemory, Logged: !d.opts.noLog,
 		TopicConfigs: maps.Clone(d.opts.topicConfig), Def: d,
-		Op: &op.KVFactory[K, V]{Spec: op.StoreSpec{Name: d.name, Logged: !d.opts.noLog}, Key: d.key, Value: d.value},
+		Op: &op.KVFactory[K, V]{Spec: op.StoreSpec{Name: d.name, Logged: !d.opts.noLog, Scanned: true}, Key: d.key, Value: d.value},
 	}
 }
 

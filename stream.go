@@ -50,7 +50,8 @@ func From[K, V any](b *Builder, t Topic[K, V], opts ...StepOption) Stream[K, V] 
 	if t.key == nil || t.value == nil {
 		s.errorf("From: topic %s has no serde for its key or value", t.Name())
 	}
-	types := fmt.Sprintf("%T %T", *new(Topic[K, V]), "")
+	s.checkSerde("topic "+t.Name(), t.key, t.value)
+	types := fmt.Sprintf("%T", t)
 	if old, ok := b.t.FindSource(t.names, t.pattern); ok {
 		// One source node for one set of topics, as in Kafka Streams.
 		if b.sourceTypes[old.Name] != types {
@@ -205,7 +206,8 @@ func (s Stream[K, V]) Merge(other Stream[K, V], opts ...StepOption) Stream[K, V]
 		return s
 	}
 	name := st.nodeName("KSTREAM-MERGE-")
-	s.b.t.AddProcessor(topology.Processor{Name: name, Parents: []string{s.parent(), other.parent()}, Op: op.NewPass[K, V](), Pos: st.pos})
+	parents := union([]string{s.parent()}, []string{other.parent()}) // a stream merged with itself counts once
+	s.b.t.AddProcessor(topology.Processor{Name: name, Parents: parents, Op: op.NewPass[K, V](), Pos: st.pos})
 	return Stream[K, V]{
 		b: s.b, node: name, sources: union(s.sources, other.sources), flagged: s.flagged || other.flagged, origin: "Merge",
 	}
@@ -255,6 +257,8 @@ func (s Stream[K, V]) To(t Topic[K, V], opts ...StepOption) {
 		st.errorf("To: topic %s has no serde for its key or value", t.Name())
 		return
 	}
+	st.checkSerde("topic "+t.Name(), t.key, t.value)
+	t.key = fitKey(st, t.Name(), s.key, t.key)
 	s.b.t.AddSink(topology.Sink{Name: name, Topic: t.names[0], Parents: []string{s.parent()}, Pos: st.pos,
 		Op: op.NewSink(op.SinkSpec[K, V]{Topic: t.names[0], Key: t.key, Value: t.value})})
 }

@@ -93,6 +93,7 @@ func newTable[K, V any](s *step, node string, sources []string, key serde.Serde[
 // addTableStore gives a table step its key-value store.
 func addTableStore[K, V any](s *step, node, name string, auto bool, key serde.Serde[K], value serde.Serde[V], spec *op.TableSpec) {
 	spec.Store = name
+	s.checkSerde("store "+name, key, value)
 	if key == nil || value == nil {
 		s.errorf("%s: the store %s needs serdes for keys and values; give them with WithKey and WithValue", s.verb, name)
 		return

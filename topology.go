@@ -25,6 +25,9 @@ func (t *Topology) DOT() string { return t.t.DOT() }
 // Mermaid prints the topology in the language of Mermaid, which Markdown pages on many sites draw.
 func (t *Topology) Mermaid() string { return t.t.Mermaid() }
 
+// Internal returns the graph itself, for millrace's own packages.
+func (t *Topology) Internal() *topology.Topology { return t.t }
+
 func storeTypeError(name string) error {
 	return fmt.Errorf("millrace: store %s has other types than its definition; two definitions share the name", name)
 }

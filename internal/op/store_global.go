@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/metrics"
+	"github.com/millrace-io/millrace/processor"
 	"github.com/millrace-io/millrace/serde"
 )
 
@@ -118,4 +120,50 @@ func (g *globalGetter[K, V]) Lookup(k K) (v V, tsMs int64, ok bool, err error) {
 func (g *GlobalTable[K, V]) Get(k K) (v V, ok bool, err error) {
 	v, _, ok, err = (&globalGetter[K, V]{table: g}).Lookup(k)
 	return v, ok, err
+}
+
+// GlobalApply is a record on its way into a global table.
+type GlobalApply struct {
+	Store   GlobalStore
+	Step    string
+	In      broker.TopicPartition
+	Record  *broker.Record
+	Handler processor.Handler // of deserialization
+	Metrics *metrics.Registry
+}
+
+// ApplyGlobal takes a record into a global table. Records with a null key are dropped and counted; those that do not decode
+// go to the deserialization handler, so that a row that no reader could read never gets in, at start or later. Dead letters
+// are not written for global tables, as in Kafka Streams. applied tells whether the table changed.
+func ApplyGlobal(a GlobalApply) (applied bool, err error) {
+	if a.Record.Key == nil {
+		a.Metrics.Dropped(a.Step, metrics.NullKey).Inc()
+		return false, nil
+	}
+	cause := a.Store.Check(a.Record)
+	if cause == nil {
+		a.Store.Apply(a.Record)
+		return true, nil
+	}
+	origin := processor.Metadata{Topic: a.In.Topic, Partition: a.In.Partition, Offset: a.Record.Offset}
+	fatal := &FatalError{
+		Stage: processor.Deserializing, Step: a.Step, Task: processor.TaskID{Subtopology: -1, Partition: -1}, Origin: origin,
+		Err: cause, Hint: "the deserialization error handler decides: Continue skips the record and counts it",
+	}
+	if a.Handler == nil {
+		return false, fatal
+	}
+	r, herr := callHandler(a.Handler, processor.Failure{
+		Stage: processor.Deserializing, Step: a.Step, Task: fatal.Task, Origin: origin, TimestampMs: a.Record.TimestampMs,
+		Headers: a.Record.Headers, Key: a.Record.Key, Value: a.Record.Value, Attempt: 1, Err: cause,
+	})
+	if herr != nil {
+		fatal.Err = fmt.Errorf("%w; and its handler failed: %w", cause, herr)
+		return false, fatal
+	}
+	if r.Action != processor.Continue {
+		return false, fatal
+	}
+	a.Metrics.Dropped(a.Step, metrics.Deserialization).Inc()
+	return false, nil
 }

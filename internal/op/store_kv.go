@@ -18,6 +18,13 @@ type StoreSpec struct {
 	Logged bool
 	// Cached puts a deduplicating cache in front, so that updates of one key within a commit interval collapse.
 	Cached bool
+	// Scanned says that user code walks ranges of keys.
+	Scanned bool
+}
+
+// Ranged is implemented by a StoreFactory whose store is walked in key order.
+type Ranged interface {
+	Ranged() bool
 }
 
 // StoreFactory makes a task's typed store over the bytes that the task's Set holds.
@@ -88,6 +95,9 @@ type KVFactory[K, V any] struct {
 	Key   serde.Serde[K]
 	Value serde.Serde[V]
 }
+
+// Ranged tells whether user code walks ranges of keys.
+func (f *KVFactory[K, V]) Ranged() bool { return f.Spec.Scanned }
 
 // Open makes the store of one task.
 func (f *KVFactory[K, V]) Open(env *Env) (any, error) {

@@ -4,6 +4,7 @@
 package task
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,6 +33,8 @@ type Config struct {
 	// Committed holds the committed offset and metadata of each input; Offset -1 where there is none.
 	Committed map[broker.TopicPartition]broker.OffsetMeta
 
+	// Ctx ends with the application; user functions that may wait get it.
+	Ctx            context.Context
 	NowMs          func() int64
 	Metrics        *metrics.Registry
 	Handlers       op.Handlers
@@ -78,7 +81,7 @@ func New(cfg Config) (*Task, error) {
 		Task: cfg.ID, NowMs: cfg.NowMs, Metrics: cfg.Metrics, Handlers: cfg.Handlers, Partitions: cfg.Partitions,
 		TopicName: cfg.TopicName, MaxRecordBytes: cfg.MaxRecordBytes, Set: cfg.Set,
 		Stores: make(map[string]any), GlobalStores: cfg.GlobalStores,
-		CacheBytes: cfg.CacheBytes, ReadCacheBytes: cfg.ReadCacheBytes, StreamTimeMs: codec.NoTime,
+		Ctx: cfg.Ctx, CacheBytes: cfg.CacheBytes, ReadCacheBytes: cfg.ReadCacheBytes, StreamTimeMs: codec.NoTime,
 	}
 	if err := t.openQueues(cfg); err != nil {
 		return nil, err

@@ -1,0 +1,30 @@
+package task
+
+import (
+	"fmt"
+
+	"github.com/millrace-io/millrace/internal/op"
+	"github.com/millrace-io/millrace/internal/state"
+	"github.com/millrace-io/millrace/internal/topology"
+)
+
+// StoreSpecs says which byte stores the tasks of a sub-topology need.
+func StoreSpecs(sub *topology.Subtopology) ([]state.Spec, error) {
+	specs := make([]state.Spec, 0, len(sub.Stores))
+	for _, s := range sub.Stores {
+		spec := state.Spec{Name: s.Name, Persistent: s.Persistent, Logged: s.Logged}
+		switch s.Kind {
+		case topology.KeyValue:
+			spec.Kind = state.KeyValue
+		case topology.Window:
+			spec.Kind, spec.RetentionMs = state.Window, s.RetentionMs
+		default:
+			return nil, fmt.Errorf("millrace: store %s is of the kind %s, which tasks cannot hold yet", s.Name, s.Kind)
+		}
+		if o, ok := s.Op.(op.Ranged); ok {
+			spec.Ordered = o.Ranged()
+		}
+		specs = append(specs, spec)
+	}
+	return specs, nil
+}

@@ -1,0 +1,29 @@
+package millrace
+
+import "github.com/millrace-io/millrace/internal/metrics"
+
+// DropReason says why a step dropped, skipped or set aside a record. Everything that does not go its usual way is counted
+// under one of them.
+type DropReason string
+
+// The reasons. In Kafka Streams all but the last are one metric, dropped-records.
+const (
+	// DroppedNullKey: the step needs a key and the record has none.
+	DroppedNullKey = DropReason(metrics.NullKey)
+	// DroppedNullValue: the step needs a value and the record has none.
+	DroppedNullValue = DropReason(metrics.NullValue)
+	// DroppedNegativeTimestamp: the timestamp extractor gave a negative time.
+	DroppedNegativeTimestamp = DropReason(metrics.NegativeTimestamp)
+	// DroppedDeserialization: the record did not decode, and the handler chose to continue.
+	DroppedDeserialization = DropReason(metrics.Deserialization)
+	// DroppedProcessing: the step's function failed, and the handler chose to continue.
+	DroppedProcessing = DropReason(metrics.Processing)
+	// DroppedProduction: the result could not be encoded or written, and the handler chose to continue.
+	DroppedProduction = DropReason(metrics.Production)
+	// DroppedLate: a window that the record belongs to had closed; counted once for each window.
+	DroppedLate = DropReason(metrics.Late)
+	// DroppedExpired: a window store was given a window past its retention.
+	DroppedExpired = DropReason(metrics.ExpiredOnPut)
+	// DeadLettered: a dead letter was written for the record. It is counted under its own reason too.
+	DeadLettered = DropReason(metrics.DeadLetter)
+)

@@ -1,0 +1,58 @@
+package milltest
+
+import (
+	"fmt"
+
+	"github.com/millrace-io/millrace/internal/op"
+	"github.com/millrace-io/millrace/store"
+)
+
+// KeyValue returns the key-value store of that name in a task's partition, to be read and written between records.
+//
+// In Kafka Streams: TopologyTestDriver#getKeyValueStore.
+func KeyValue[K, V any](d *Driver, name string, partition int32) store.KeyValue[K, V] {
+	d.helper()
+	return find[store.KeyValue[K, V]](d, name, partition)
+}
+
+// Window returns the window store of that name in a task's partition.
+//
+// In Kafka Streams: TopologyTestDriver#getWindowStore.
+func Window[K, V any](d *Driver, name string, partition int32) store.Window[K, V] {
+	d.helper()
+	return find[store.Window[K, V]](d, name, partition)
+}
+
+// Global returns the global table of that name.
+func Global[K, V any](d *Driver, name string) interface {
+	Get(K) (V, bool, error)
+	Len() int
+} {
+	d.helper()
+	g, ok := d.globals[name].(*op.GlobalTable[K, V])
+	if !ok {
+		d.must(fmt.Errorf("milltest: there is no global table %s of these types", name))
+	}
+	return g
+}
+
+func find[S any](d *Driver, name string, partition int32) S {
+	d.helper()
+	var typed S
+	for _, t := range d.tasks {
+		if t.spec.Partition != partition {
+			continue
+		}
+		s := t.task.Store(name)
+		if s == nil {
+			continue
+		}
+		var ok bool
+		if typed, ok = s.(S); !ok {
+			d.must(fmt.Errorf("milltest: store %s has other types than those asked for", name))
+		}
+		return typed
+	}
+	d.must(fmt.Errorf("milltest: there is no store %s in partition %d", name, partition))
+	return typed
+}
