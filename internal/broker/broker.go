@@ -70,9 +70,11 @@ type ProduceRecord struct {
 
 // Producer writes records. Order is kept for each partition.
 type Producer interface {
-	// Produce queues a record and returns at once. The slices belong to the producer until done is called. done is called
+	// Produce queues a record and returns at once; only at the hard bound of what the client may queue does it wait for
+	// room, so keep BufferedBytes well below. The slices belong to the producer until done is called. done is called
 	// once, on a goroutine of the client, in order for each partition; it must return quickly. offset is that of the
-	// written record, -1 with an error.
+	// written record, -1 with an error, which is a *ProduceError. A record that the client itself refuses (too large, no
+	// such partition, a timestamp out of range) may be answered before earlier ones, and within Produce.
 	Produce(r ProduceRecord, done func(offset int64, err error))
 	// BufferedBytes is the size of what is queued and not yet acknowledged.
 	BufferedBytes() int64
@@ -141,6 +143,10 @@ type Admin interface {
 	ListOffsets(ctx context.Context, which ListOffset, tps ...TopicPartition) (map[TopicPartition]int64, error)
 	// DeleteRecords deletes what lies before the offset given for each partition.
 	DeleteRecords(ctx context.Context, before map[TopicPartition]int64) error
+	// EpochEnds asks, for a leader epoch of each partition, which is the greatest epoch not above it in the log and where
+	// that one ends. A record read under the epoch is still there if its offset is below End and Epoch is the one asked
+	// for; otherwise the log was truncated since. Epoch and End are -1 if the log knows no such epoch.
+	EpochEnds(ctx context.Context, epochs map[TopicPartition]int32) (map[TopicPartition]EpochEnd, error)
 	// CommittedOffsets waits for pending transactions (RequireStable). A partition without a commit has offset -1.
 	CommittedOffsets(ctx context.Context, group string, tps ...TopicPartition) (map[TopicPartition]OffsetMeta, error)
 	// CommitOffsets sends one plain OffsetCommit under exactly the identity given; it does not retry a refusal. Each
@@ -153,12 +159,18 @@ type Admin interface {
 	Close()
 }
 
+// EpochEnd is where a leader epoch ends in a log.
+type EpochEnd struct {
+	Epoch int32
+	End   int64
+}
+
 // GroupInfo describes a group.
 type GroupInfo struct {
 	State        string
 	ProtocolType string
 	Protocol     string
-	Members      []string // client ids
+	Members      []string // client ids, with member id and host where known
 }
 
 // Reader reads single partitions by requests of its own, for restore and standbys: its position moves behind markers and

@@ -15,6 +15,9 @@ var (
 	ErrUnknownTopic = errors.New("unknown topic or partition")
 	// ErrOffsetOutOfRange means that the offset to read is not in the log: it was deleted, or lies beyond the end.
 	ErrOffsetOutOfRange = errors.New("offset out of range")
+	// ErrTruncated means that the log was cut back below the offset to read and goes on with other records, after an
+	// unclean leader election: what was read last is not in the log any more. It is an offset out of range too.
+	ErrTruncated = errors.New("log truncated")
 	// ErrRecordTooLarge means that a broker (or the client's own limit) refused a record for its size.
 	ErrRecordTooLarge = errors.New("record too large")
 	// ErrUnauthorized means that the principal may not do this. Asking again does not help.
@@ -76,6 +79,23 @@ func (e *OffsetRangeError) Error() string {
 // Is matches ErrOffsetOutOfRange and CodeOffsetOutOfRange.
 func (e *OffsetRangeError) Is(target error) bool {
 	return target == ErrOffsetOutOfRange || target == CodeOffsetOutOfRange
+}
+
+// TruncatedError says up to where the log still agrees with what was read.
+type TruncatedError struct {
+	TopicPartition
+	Offset int64 // that was to be read next
+	End    int64 // what lies at or behind it is lost
+}
+
+func (e *TruncatedError) Error() string {
+	return fmt.Sprintf("millrace: %s-%d@%d: log truncated: an unclean leader election has lost what was at and behind offset %d",
+		e.Topic, e.Partition, e.Offset, e.End)
+}
+
+// Is matches ErrTruncated, ErrOffsetOutOfRange and CodeOffsetOutOfRange.
+func (e *TruncatedError) Is(target error) bool {
+	return target == ErrTruncated || target == ErrOffsetOutOfRange || target == CodeOffsetOutOfRange
 }
 
 // interrupted reports whether an error is the end of a context, so that nothing is known of the other side.

@@ -159,6 +159,27 @@ func (a *Admin) DeleteRecords(_ context.Context, before map[broker.TopicPartitio
 	})
 }
 
+// EpochEnds implements broker.Admin. Epochs are raised by CutEnd.
+func (a *Admin) EpochEnds(_ context.Context, epochs map[broker.TopicPartition]int32) (out map[broker.TopicPartition]broker.EpochEnd, err error) {
+	a.c.mu.Lock()
+	defer a.c.mu.Unlock()
+	err = a.c.do(Call{Op: OpEpochEnds, Partitions: slices.Collect(maps.Keys(epochs))}, func() error {
+		out = make(map[broker.TopicPartition]broker.EpochEnd, len(epochs))
+		for tp, epoch := range epochs {
+			l := a.c.log(tp)
+			if l == nil {
+				return fmt.Errorf("millrace: epochs of %s-%d: %w", tp.Topic, tp.Partition, broker.CodeUnknownTopicOrPartition)
+			}
+			out[tp] = l.epochEnd(epoch)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CommittedOffsets implements broker.Admin. A pending transaction makes it fail with UNSTABLE_OFFSET_COMMIT, or wait in a
 // Blocking cluster.
 func (a *Admin) CommittedOffsets(ctx context.Context, group string, tps ...broker.TopicPartition) (out map[broker.TopicPartition]broker.OffsetMeta, err error) {

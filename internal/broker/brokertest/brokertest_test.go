@@ -284,6 +284,17 @@ func TestReaderAndAdmin(t *testing.T) {
 	if _, err = r.Read(ctx, tp, 0, 1<<20, time.Second); !errors.As(err, &oor) || oor.LogStart != 1 {
 		t.Errorf("read below the log start: %v", err)
 	}
+	epochs := brokertest.TP("epochs", 0)
+	c.AddTopic("epochs", 1)
+	c.Append(epochs, rec("a"), rec("b"), rec("c"))
+	c.CutEnd(epochs, 2) // epoch 1 starts at 2
+	c.Append(epochs, rec("d"))
+	for epoch, want := range map[int32]broker.EpochEnd{0: {Epoch: 0, End: 2}, 1: {Epoch: 1, End: 3}, 2: {Epoch: -1, End: -1}} {
+		got, err := a.EpochEnds(ctx, map[broker.TopicPartition]int32{epochs: epoch})
+		if err != nil || got[epochs] != want {
+			t.Errorf("epoch %d ends at %+v, %v; want %+v", epoch, got[epochs], err, want)
+		}
+	}
 	g := c.Group("app")
 	g.SetPending(tp, true)
 	if _, err := a.CommittedOffsets(ctx, "app", tp); !errors.Is(err, broker.CodeUnstableOffsetCommit) {

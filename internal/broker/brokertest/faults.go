@@ -20,6 +20,7 @@ const (
 	OpDeleteRecords    Op = "delete records"
 	OpCommittedOffsets Op = "committed offsets"
 	OpCommitOffsets    Op = "commit offsets"
+	OpEpochEnds        Op = "epoch ends"
 	OpGroup            Op = "group"
 	OpRead             Op = "read"
 	OpFetch            Op = "fetch" // one partition of a Poll

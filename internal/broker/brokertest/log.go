@@ -15,6 +15,13 @@ type partitionLog struct {
 	end     int64
 	open    map[string]int64 // transaction -> its first offset
 	epoch   int32
+	epochs  []epochStart // oldest first; what is before the first one is epoch 0
+}
+
+// epochStart is the first offset written under a leader epoch.
+type epochStart struct {
+	epoch int32
+	start int64
 }
 
 type entry struct {
@@ -73,6 +80,23 @@ func (l *partitionLog) read(tp broker.TopicPartition, offset int64, committed bo
 	}
 	b.Position = max(b.Position, until)
 	return b
+}
+
+// epochEnd finds the greatest epoch not above the one given and where it ends.
+func (l *partitionLog) epochEnd(epoch int32) broker.EpochEnd {
+	if epoch > l.epoch || epoch < 0 {
+		return broker.EpochEnd{Epoch: -1, End: -1}
+	}
+	found := broker.EpochEnd{Epoch: 0, End: l.end}
+	for i := len(l.epochs) - 1; i >= 0; i-- {
+		if e := l.epochs[i]; e.epoch <= epoch {
+			found.Epoch = e.epoch
+			break
+		} else {
+			found.End = e.start
+		}
+	}
+	return found
 }
 
 // mustLog is for calls of the test itself, whose mistakes are not errors to handle.
@@ -164,6 +188,10 @@ func (c *Cluster) CutEnd(tp broker.TopicPartition, from int64) {
 		}
 	}
 	l.epoch++
+	for len(l.epochs) > 0 && l.epochs[len(l.epochs)-1].start >= l.end {
+		l.epochs = l.epochs[:len(l.epochs)-1]
+	}
+	l.epochs = append(l.epochs, epochStart{l.epoch, l.end})
 	c.changed.Broadcast()
 }
 

@@ -1,0 +1,193 @@
+package kgoclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/millrace-io/millrace/internal/broker"
+)
+
+// Reader implements broker.Reader. Reads of different partitions of one broker that wait at the same time travel in one
+// request: a broker answers the requests of a connection one after the other, so a read at the end of its log would
+// otherwise hold up all the others.
+type Reader struct {
+	c     *conn
+	meta  *metadata
+	dec   kgo.Decompressor
+	ctx   context.Context
+	stop  context.CancelFunc
+	tasks sync.WaitGroup
+
+	mu     sync.Mutex
+	queues map[int32][]*readCall
+	busy   map[int32]bool
+	closed bool
+}
+
+type readCall struct {
+	part  fetchPart
+	wait  time.Duration
+	reply chan readReply // holds one
+}
+
+type readReply struct {
+	fetched
+	err error // of the whole request
+}
+
+var _ broker.Reader = (*Reader)(nil)
+
+// NewReader opens a reading client.
+func NewReader(cfg Config) (*Reader, error) {
+	c, err := connect(cfg)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{
+		c: c, meta: newMetadata(c), dec: kgo.DefaultDecompressor(),
+		queues: make(map[int32][]*readCall), busy: make(map[int32]bool),
+	}
+	r.ctx, r.stop = context.WithCancel(context.Background())
+	return r, nil
+}
+
+// Read implements broker.Reader.
+func (r *Reader) Read(ctx context.Context, tp broker.TopicPartition, offset int64, maxBytes int32, wait time.Duration) (broker.Batch, error) {
+	none := broker.Batch{TopicPartition: tp, Position: offset, HighWater: -1, StableEnd: -1, LogStart: -1}
+	for failures := 0; ; {
+		reply, err := r.try(ctx, tp, offset, maxBytes, wait)
+		if err == nil {
+			err = reply.err
+		}
+		if err == nil && reply.fetched.err == nil {
+			return reply.batch, nil
+		}
+		if err == nil {
+			err = reply.fetched.err
+		}
+		failures++
+		var code broker.Code
+		switch {
+		case errors.As(err, &code) && code == broker.CodeOffsetOutOfRange:
+			return none, r.c.rangeError(ctx, tp, offset)
+		case errors.Is(err, broker.ErrUnknownTopic) && failures > unknownTries,
+			errors.As(err, &code) && !code.Retriable(),
+			errors.Is(err, kgo.ErrClientClosed), r.ctx.Err() != nil, ctx.Err() != nil,
+			errors.As(err, new(*broker.TruncatedError)), errors.Is(err, errCorrupt):
+			return none, r.c.fail(fmt.Sprintf("read %s-%d@%d", tp.Topic, tp.Partition, offset), err)
+		}
+		r.meta.forget(tp.Topic)
+		select {
+		case <-time.After(r.c.cfg.backoff(failures)):
+		case <-ctx.Done():
+		case <-r.ctx.Done():
+		}
+	}
+}
+
+// try sends one read to the leader and waits for the answer.
+func (r *Reader) try(ctx context.Context, tp broker.TopicPartition, offset int64, maxBytes int32, wait time.Duration) (readReply, error) {
+	l, t, ok := r.meta.leaderOf(tp)
+	if !ok {
+		if err := r.meta.load(ctx, t.version, tp.Topic); err != nil {
+			return readReply{}, err
+		}
+		l, t, ok = r.meta.leaderOf(tp)
+	}
+	switch {
+	case t.err != nil:
+		return readReply{}, t.err
+	case int(tp.Partition) >= len(t.partitions):
+		return readReply{}, broker.CodeUnknownTopicOrPartition
+	case !ok:
+		return readReply{}, broker.CodeLeaderNotAvailable
+	}
+	call := &readCall{
+		part:  fetchPart{TopicPartition: tp, id: t.id, offset: offset, leaderEpoch: l.epoch, lastEpoch: -1, maxBytes: maxBytes},
+		wait:  wait,
+		reply: make(chan readReply, 1),
+	}
+	if !r.enqueue(l.node, call) {
+		return readReply{}, kgo.ErrClientClosed
+	}
+	select {
+	case reply := <-call.reply:
+		return reply, nil
+	case <-ctx.Done():
+		return readReply{}, ctx.Err()
+	case <-r.ctx.Done():
+		return readReply{}, kgo.ErrClientClosed
+	}
+}
+
+func (r *Reader) enqueue(node int32, call *readCall) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.queues[node] = append(r.queues[node], call)
+	if !r.busy[node] {
+		r.busy[node] = true
+		r.tasks.Add(1)
+		go r.serve(node)
+	}
+	return true
+}
+
+// serve sends what is queued for a broker until nothing is.
+func (r *Reader) serve(node int32) {
+	defer r.tasks.Done()
+	for {
+		r.mu.Lock()
+		calls := r.queues[node]
+		delete(r.queues, node)
+		if len(calls) == 0 || r.closed {
+			r.busy[node] = false
+			r.mu.Unlock()
+			return
+		}
+		r.mu.Unlock()
+		r.send(node, calls)
+	}
+}
+
+func (r *Reader) send(node int32, calls []*readCall) {
+	slices.SortFunc(calls, func(a, b *readCall) int { return a.part.Compare(b.part.TopicPartition) })
+	wait, total := calls[0].wait, int64(0)
+	parts := make([]fetchPart, len(calls))
+	for i, c := range calls {
+		parts[i] = c.part
+		wait = min(wait, c.wait)
+		total += int64(c.part.maxBytes)
+	}
+	answers, err := r.c.fetch(r.ctx, r.dec, node, readCommitted, wait, 1, int32(min(total, int64(r.c.cfg.Fetch.MaxBytes))), parts)
+	byPartition := make(map[broker.TopicPartition]fetched, len(answers))
+	for _, a := range answers {
+		byPartition[a.part.TopicPartition] = a
+	}
+	for _, c := range calls {
+		a, ok := byPartition[c.part.TopicPartition]
+		reply := readReply{fetched: a, err: err}
+		if err == nil && !ok {
+			reply.err = broker.CodeUnknownTopicID // the broker does not know the topic by this id (yet)
+		}
+		c.reply <- reply
+	}
+}
+
+// Close implements broker.Reader: reads under way fail with ErrClosed.
+func (r *Reader) Close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.stop()
+	r.c.Close()
+	r.tasks.Wait()
+}
