@@ -13,20 +13,19 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millrace-io/millrace/internal/clock"
-	"github.com/millrace-io/millrace/internal/devbroker"
 )
 
 // ErrInterrupted is returned by [Run] when its context ended before everything was processed.
 var ErrInterrupted = errors.New("millrace: demo: interrupted before everything was processed")
 
-// Options configure a run. Data, Partitions and NewEngine are needed.
+// Options configure a run. Data, Partitions, Brokers and NewEngine are needed.
 type Options struct {
 	Data       *Dataset
 	Partitions int32         // of each input and derived topic
 	Grace      time.Duration // of the windows
 	Rate       float64       // flights fed a second; 0: as fast as it goes
 
-	Brokers  []string // bootstrap addresses; none: a broker is started in this process
+	Brokers  []string // bootstrap addresses
 	StateDir string   // local state; empty: a fresh directory that is removed at the end
 	OutDir   string   // where the derived topics are written to; empty: nowhere
 
@@ -86,7 +85,6 @@ func Run(ctx context.Context, o Options) (Summary, error) {
 type run struct {
 	Options
 	in       *Inputs
-	broker   *devbroker.Broker // nil: the user's own
 	client   *kgo.Client
 	engine   Engine
 	feeder   *Feeder
@@ -110,12 +108,6 @@ func (r *run) prepare(ctx context.Context) (err error) {
 		r.stateDir = r.StateDir
 	} else if err := os.MkdirAll(r.StateDir, 0o755); err != nil {
 		return fmt.Errorf("millrace: demo: cannot make the state directory: %w; check --state-dir", err)
-	}
-	if len(r.Brokers) == 0 {
-		if r.broker, err = devbroker.Start(devbroker.Options{Logger: r.Logger}); err != nil {
-			return err
-		}
-		r.Brokers = r.broker.Addrs()
 	}
 	if r.client, err = Connect(ctx, r.Brokers); err != nil {
 		return err
@@ -254,11 +246,6 @@ func (r *run) summary(ctx context.Context, elapsed time.Duration) (Summary, erro
 func (r *run) close() {
 	if r.client != nil {
 		r.client.Close()
-	}
-	if r.broker != nil {
-		if err := r.broker.Close(); err != nil {
-			r.Logger.Warn("millrace: demo: the embedded broker did not close well", "error", err)
-		}
 	}
 	if r.stateDir != "" {
 		if err := os.RemoveAll(r.stateDir); err != nil {

@@ -21,7 +21,7 @@ func options(t *testing.T) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Options{Data: d, Partitions: 4, Grace: 6 * time.Hour, NewEngine: newPlainEngine, OutDir: t.TempDir()}
+	return Options{Data: d, Partitions: 4, Grace: 6 * time.Hour, NewEngine: newPlainEngine, Brokers: startBroker(t), OutDir: t.TempDir()}
 }
 
 func TestRun_comesToWhatThePlainPassFinds(t *testing.T) {
@@ -124,6 +124,7 @@ func TestRun_tellsWhyTheEngineFailed(t *testing.T) {
 		t.Errorf("Run: %v, want the engine's error", err)
 	}
 
+	o.Brokers = startBroker(t)
 	refused := errors.New("state directory belongs to another cluster")
 	o.NewEngine = func(EngineConfig) (Engine, error) { return nil, refused }
 	if _, err := Run(t.Context(), o); !errors.Is(err, refused) {
@@ -157,7 +158,7 @@ func TestRun_removesItsStateDirectoryOnly(t *testing.T) {
 	if _, err := Run(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	o.StateDir = filepath.Join(t.TempDir(), "state")
+	o.StateDir, o.Brokers = filepath.Join(t.TempDir(), "state"), startBroker(t)
 	if _, err := Run(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
