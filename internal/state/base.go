@@ -89,11 +89,7 @@ func (b *memoryBase) merge(l *layer, minSeg int64) {
 		return
 	}
 	b.r.dropBelow(minSeg)
-	l.rows.each(func(seg int64, key string, r row) {
-		if seg >= minSeg {
-			b.putRow(seg, key, r, inPlace)
-		}
-	})
+	l.rows.each(func(seg int64, key string, r row) { b.putRow(seg, key, r, inPlace) })
 }
 
 func (b *memoryBase) putPoint(key string, val []byte, inPlace bool) {

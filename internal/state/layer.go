@@ -54,8 +54,7 @@ func (l *layer) merge(newer *layer, minSeg int64) {
 			l.points.bytes += newer.points.arena.held + newer.points.bytes
 		}
 	}
-	l.rows.dropBelow(minSeg)
-	newer.rows.dropBelow(minSeg)
+	l.rows.dropBelow(minSeg) // the newer layer has dropped what is expired by itself
 	if newer.rows != nil && newer.rows.count > 0 {
 		if l.rows == nil || l.rows.count == 0 {
 			l.rows = newer.rows
