@@ -60,6 +60,7 @@ func NewReader(cfg Config) (*Reader, error) {
 // Read implements broker.Reader.
 func (r *Reader) Read(ctx context.Context, tp broker.TopicPartition, offset int64, maxBytes int32, wait time.Duration) (broker.Batch, error) {
 	none := broker.Batch{TopicPartition: tp, Position: offset, HighWater: -1, StableEnd: -1, LogStart: -1}
+	var last error // other than the end of the context
 	for failures := 0; ; {
 		reply, err := r.try(ctx, tp, offset, maxBytes, wait)
 		if err == nil {
@@ -72,6 +73,9 @@ func (r *Reader) Read(ctx context.Context, tp broker.TopicPartition, offset int6
 			err = reply.fetched.err
 		}
 		failures++
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
 		var code broker.Code
 		switch {
 		case errors.As(err, &code) && code == broker.CodeOffsetOutOfRange:
@@ -80,7 +84,7 @@ func (r *Reader) Read(ctx context.Context, tp broker.TopicPartition, offset int6
 			errors.As(err, &code) && !code.Retriable(),
 			errors.Is(err, kgo.ErrClientClosed), r.ctx.Err() != nil, ctx.Err() != nil,
 			errors.As(err, new(*broker.TruncatedError)), errors.Is(err, errCorrupt):
-			return none, r.c.fail(fmt.Sprintf("read %s-%d@%d", tp.Topic, tp.Partition, offset), err)
+			return none, r.c.fail(fmt.Sprintf("read %s-%d@%d", tp.Topic, tp.Partition, offset), last)
 		}
 		r.meta.forget(tp.Topic)
 		select {
