@@ -28,7 +28,7 @@ type Connection struct {
 // Backoff is the wait before the n-th retry (from 1) by RetryBackoff and RetryBackoffMax.
 func (c *Connection) Backoff(n int) time.Duration {
 	d := c.RetryBackoff
-	for i := 1; i < n && d < c.RetryBackoffMax; i++ {
+	for i := 1; i < n && d > 0 && d < c.RetryBackoffMax; i++ {
 		d *= 2
 	}
 	return min(d, max(c.RetryBackoff, c.RetryBackoffMax))

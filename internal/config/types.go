@@ -101,7 +101,7 @@ const (
 
 // String returns the simple name of the Java class.
 func (p TimestampPolicy) String() string {
-	return enumText(timestampClasses(), p)[len(processorPackage):]
+	return strings.TrimPrefix(enumText(timestampClasses(), p), processorPackage)
 }
 
 const processorPackage = "org.apache.kafka.streams.processor."
@@ -218,7 +218,7 @@ func enumText[T comparable](values []enumValue[T], v T) string {
 			return e.text
 		}
 	}
-	return fmt.Sprintf("unknown(%v)", any(v))
+	return "unknown"
 }
 
 func enumTexts[T comparable](values []enumValue[T]) []string {
