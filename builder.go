@@ -261,6 +261,8 @@ func (s *step) checkSerde(what string, serdes ...any) {
 // repartitioned is what stands behind a repartition topic.
 type repartitioned struct {
 	node string
+	// keepNulls lets null keys through, see repartitionKeeping.
+	keepNulls *bool
 }
 
 // generatedPrefix tells a generated name from a user's, by the rule of Kafka Streams.
@@ -282,6 +284,12 @@ const repartitionSuffix = "-repartition"
 // repartition puts a repartition topic behind a stream: a step that drops null keys, a sink, and a source of the topic.
 // Three numbers are used up in any case.
 func repartition[K, V any](s *step, in Stream[K, V], prefix string, key serde.Serde[K], value serde.Serde[V], auto bool) Stream[K, V] {
+	return repartitionKeeping(s, in, prefix, key, value, auto, new(bool))
+}
+
+// repartitionKeeping is repartition that lets records with a null key through if keepNulls is true by the time the topology
+// is started: a left join behind it has a result for them (KIP-962). They go to any partition.
+func repartitionKeeping[K, V any](s *step, in Stream[K, V], prefix string, key serde.Serde[K], value serde.Serde[V], auto bool, keepNulls *bool) Stream[K, V] {
 	topic := prefix
 	if !strings.HasSuffix(prefix, repartitionSuffix) {
 		topic += repartitionSuffix
@@ -296,7 +304,7 @@ func repartition[K, V any](s *step, in Stream[K, V], prefix string, key serde.Se
 	}
 	s.checkSerde("repartition topic "+topic, key, value)
 	s.b.t.InternalTopic(topology.RepartitionTopic{Name: topic, Partitions: s.partitions, Auto: auto, Pos: s.pos})
-	s.b.t.AddProcessor(topology.Processor{Name: filter, Parents: []string{in.parent()}, Op: op.NewDropNullKeys[K, V](), Pos: s.pos})
+	s.b.t.AddProcessor(topology.Processor{Name: filter, Parents: []string{in.parent()}, Op: op.NewDropNullKeysUnless[K, V](keepNulls), Pos: s.pos})
 	s.b.t.AddSink(topology.Sink{Name: sink, Topic: topic, Parents: []string{filter}, Pos: s.pos,
 		Op: op.NewSink(op.SinkSpec[K, V]{Topic: topic, Internal: true, Key: key, Value: value})})
 	s.b.t.AddSource(topology.Source{Name: source, Topics: []string{topic}, Pos: s.pos,

@@ -50,7 +50,7 @@ func joinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], verb string, lef
 	}
 	in := s
 	if s.flagged {
-		in = repartitionForJoin(st, s)
+		in = repartitionForJoin(st, s, left)
 	}
 	prefix := "KSTREAM-JOIN-"
 	if left {
@@ -70,23 +70,26 @@ func joinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], verb string, lef
 }
 
 // repartitionForJoin puts a repartition topic behind a stream whose key may have changed. Joins without a name of their own
-// share one topic, named after the stream's step.
-func repartitionForJoin[K, V any](s *step, in Stream[K, V]) Stream[K, V] {
+// share one topic, named after the stream's step. A left join keeps null keys, which an inner join that shares the topic then
+// drops by itself.
+func repartitionForJoin[K, V any](s *step, in Stream[K, V], left bool) Stream[K, V] {
 	key, value := keySerde(s, in.key), valueSerde(s, in.value)
 	name := s.repartitionName()
 	s.requireName(name != "", "a repartition topic")
+	keepNulls := &left
 	if name != "" {
-		return repartition(s, in, name, key, value, false)
+		return repartitionKeeping(s, in, name, key, value, false, keepNulls)
 	}
 	node := in.parent()
 	if old, ok := s.b.shared[node]; ok {
+		*old.keepNulls = *old.keepNulls || left
 		s.b.t.NextName("KSTREAM-SINK-")
 		s.b.t.NextName("KSTREAM-FILTER-")
 		s.b.t.NextName("KSTREAM-SOURCE-")
 		return Stream[K, V]{b: in.b, node: old.node, sources: []string{old.node}, key: key, value: value}
 	}
-	out := repartition(s, in, node, key, value, true)
-	s.b.shared[node] = repartitioned{node: out.node}
+	out := repartitionKeeping(s, in, node, key, value, true, keepNulls)
+	s.b.shared[node] = repartitioned{node: out.node, keepNulls: keepNulls}
 	return out
 }
 

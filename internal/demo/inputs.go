@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/millrace-io/millrace/internal/codec"
 )
 
 // tablesTime is the timestamp of every record of planes and airlines: earlier than every flight, so that a join finds them.
@@ -84,12 +86,8 @@ func newInput(name string, partitions int32, rows int) *input {
 	return &input{name: name, ends: make([]int64, partitions), rows: make([]row, 0, rows)}
 }
 
-// partitioner hashes keys as Kafka's own producers do.
-var partitioner = kgo.StickyKeyPartitioner(nil)
-
 func (in *input) add(key string, value any, at time.Time) (partition int32) {
-	n := len(in.ends)
-	partition = int32(partitioner.ForTopic(in.name).Partition(&kgo.Record{Key: []byte(key)}, n))
+	partition = codec.Partition([]byte(key), int32(len(in.ends)))
 	in.rows = append(in.rows, row{key: key, value: value, at: at, partition: partition, offset: in.ends[partition]})
 	in.ends[partition]++
 	return partition

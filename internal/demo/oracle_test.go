@@ -158,8 +158,15 @@ func (o *oracle) enriched(t *testing.T) map[string]int {
 // check compares the files and the summary of a run that began with empty topics and was not disturbed.
 func (o *oracle) check(t *testing.T, dir string, s Summary) {
 	t.Helper()
-	departures := lastRows(t, dir, DeparturesByHourTopic)
-	planes := lastRows(t, dir, PlanesByHourTopic)
+	files := map[string][]outputLine{}
+	for _, topic := range s.Topics {
+		files[topic.Topic] = outputLines(t, dir, topic.Topic)
+		if n := len(files[topic.Topic]); int64(n) != topic.Records {
+			t.Errorf("the summary says %d records in %s, its file has %d", topic.Records, topic.Topic, n)
+		}
+	}
+	departures := lastRows(t, DeparturesByHourTopic, files)
+	planes := lastRows(t, PlanesByHourTopic, files)
 	if len(departures) != len(o.hours) {
 		t.Errorf("departures-by-hour has %d keys, want %d", len(departures), len(o.hours))
 	}
@@ -184,7 +191,7 @@ func (o *oracle) check(t *testing.T, dir string, s Summary) {
 		t.Errorf("planes-by-hour has %d keys, want %d", len(planes), wantPlanes)
 	}
 
-	seats := lastRows(t, dir, SeatsByCarrierTopic)
+	seats := lastRows(t, SeatsByCarrierTopic, files)
 	if len(seats) != len(o.seats) {
 		t.Errorf("seats-by-carrier has %d keys, want %d", len(seats), len(o.seats))
 	}
@@ -196,18 +203,21 @@ func (o *oracle) check(t *testing.T, dir string, s Summary) {
 	}
 
 	enriched := map[string]int{}
-	for _, l := range outputLines(t, dir, FlightsEnrichedTopic) {
+	for _, l := range files[FlightsEnrichedTopic] {
 		key := "null"
 		if l.Key != nil {
 			key = strconv.Quote(*l.Key)
 		}
 		enriched[key+" "+canonical(t, l.Value)]++
 	}
-	if diff := cmp.Diff(o.enriched(t), enriched); diff != "" {
-		t.Errorf("flights-enriched (-want +got):\n%.2000s", diff)
+	wantEnriched := o.enriched(t)
+	missing, extra := less(wantEnriched, enriched), less(enriched, wantEnriched)
+	if len(missing)+len(extra) > 0 {
+		t.Errorf("flights-enriched lacks %d records and has %d that it should not: lacks %.1000q, has %.1000q", len(missing), len(extra),
+			missing, extra)
 	}
 
-	o.checkLate(t, dir)
+	o.checkLate(t, files[DeparturesLateTopic])
 
 	want := Summary{
 		Fed: int64(o.flights), Departed: int64(o.departed), Counted: int64(o.departed - len(o.late)), Late: int64(len(o.late)),
@@ -217,18 +227,24 @@ func (o *oracle) check(t *testing.T, dir string, s Summary) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("summary (-want +got):\n%s", diff)
 	}
-	for _, topic := range s.Topics {
-		if n := len(outputLines(t, dir, topic.Topic)); int64(n) != topic.Records {
-			t.Errorf("summary says %d records in %s, its file has %d", topic.Records, topic.Topic, n)
+}
+
+// less returns what a has more of than b.
+func less(a, b map[string]int) []string {
+	var more []string
+	for k, n := range a {
+		for range n - b[k] {
+			more = append(more, k)
 		}
 	}
+	return more
 }
 
 // checkLate compares departures-late: the same flights, with the windows they missed, in the order of each partition.
-func (o *oracle) checkLate(t *testing.T, dir string) {
+func (o *oracle) checkLate(t *testing.T, lines []outputLine) {
 	t.Helper()
 	var late []map[string]any
-	for _, l := range outputLines(t, dir, DeparturesLateTopic) {
+	for _, l := range lines {
 		value := l.Value
 		if l.Key == nil || *l.Key != value["origin"] {
 			t.Errorf("a late flight from %v has key %v", value["origin"], l.Key)
@@ -271,10 +287,10 @@ func outputLines(t *testing.T, dir, topic string) []outputLine {
 }
 
 // lastRows returns the last value of each key, and window where there is one.
-func lastRows(t *testing.T, dir, topic string) map[string]map[string]any {
+func lastRows(t *testing.T, topic string, files map[string][]outputLine) map[string]map[string]any {
 	t.Helper()
 	rows := map[string]map[string]any{}
-	for _, l := range outputLines(t, dir, topic) {
+	for _, l := range files[topic] {
 		if l.Key == nil {
 			t.Errorf("%s holds a null key", topic)
 			continue

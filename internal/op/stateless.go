@@ -188,9 +188,16 @@ func NewPass[K, V any]() Factory {
 
 // NewDropNullKeys is the step in front of a repartition topic: records without a key have no partition to go to. Kafka
 // Streams drops them silently, here they are counted.
-func NewDropNullKeys[K, V any]() Factory {
+func NewDropNullKeys[K, V any]() Factory { return NewDropNullKeysUnless[K, V](new(bool)) }
+
+// NewDropNullKeysUnless is NewDropNullKeys, or a step that passes everything on if keep is true when it is made: later steps
+// of the declaration decide it.
+func NewDropNullKeysUnless[K, V any](keep *bool) Factory {
 	return FactoryFunc(func(env *Env, step string, children []Child) (any, error) {
 		next, err := Downstream[K, V](step, children)
+		if *keep {
+			return next, err
+		}
 		return &dropNullKeys[K, V]{dropped: env.counter(step, metrics.NullKey), next: next}, err
 	})
 }
