@@ -259,8 +259,18 @@ func feedUntilKilled(brokers string) error {
 func TestFeeder_goesOnAfterSIGKILL(t *testing.T) {
 	in := someInputs(t, 0, 4)
 	brokers := startBroker(t)
+	// One is killed among the tables, the others among the flights.
+	feedAndKill(t, brokers, 4, 500, 3400, 10000, 20000)
+	feedAll(t, brokers, in)
+	wantFed(t, brokers, in)
+}
+
+// feedAndKill starts a feeding process for each count, one after the other, and kills it once the input topics hold so many
+// records.
+func feedAndKill(t *testing.T, brokers []string, partitions int32, counts ...int64) {
+	t.Helper()
 	client := connect(t, brokers)
-	if err := EnsureTopics(t.Context(), client, 4); err != nil {
+	if err := EnsureTopics(t.Context(), client, partitions); err != nil {
 		t.Fatal(err)
 	}
 	admin := kadm.NewClient(client)
@@ -272,8 +282,7 @@ func TestFeeder_goesOnAfterSIGKILL(t *testing.T) {
 		ends.Each(func(o kadm.ListedOffset) { n += o.Offset })
 		return n
 	}
-	// One is killed among the tables, the others among the flights.
-	for _, after := range []int64{500, 3400, 10000, 20000} {
+	for _, after := range counts {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
 		cmd.Env = append(os.Environ(), feederEnv+"="+brokers[0])
 		cmd.Stderr = os.Stderr
@@ -298,8 +307,6 @@ func TestFeeder_goesOnAfterSIGKILL(t *testing.T) {
 		_ = cmd.Wait() // it was killed, or was done already
 	}
 	t.Logf("%d records fed before the last start", fed())
-	feedAll(t, brokers, in)
-	wantFed(t, brokers, in)
 }
 
 func TestFeeder_keepsItsRate(t *testing.T) {

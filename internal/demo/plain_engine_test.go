@@ -57,7 +57,9 @@ func (e *plainEngine) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer e.client.Close()
-	if err := e.loadTables(ctx); err != nil {
+	if err := e.loadTables(ctx); ctx.Err() != nil {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	for {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
@@ -129,10 +130,10 @@ func (r *run) prepare(ctx context.Context) (err error) {
 // errDone ends the parts of a run once everything is processed.
 var errDone = errors.New("everything is processed")
 
-// process runs the engine beside the feeder until everything is fed and processed, and stops it. It returns the cause of ctx
-// if that ended first.
-func (r *run) process(ctx context.Context) error {
-	parts, ctx := errgroup.WithContext(ctx)
+// process runs the engine beside the feeder until everything is fed and processed, and stops it. It returns the cause
+// of parent if that ended first.
+func (r *run) process(parent context.Context) error {
+	parts, ctx := errgroup.WithContext(parent)
 	var engineErr error // told even if it comes of the draining, after something else ended the run
 	parts.Go(func() error {
 		engineErr = r.engine.Run(ctx)
@@ -146,9 +147,10 @@ func (r *run) process(ctx context.Context) error {
 	if r.Output != nil {
 		parts.Go(func() error { return r.follow(ctx) })
 	}
-	err := parts.Wait()
+	err := parts.Wait() // of the part that ended first
+	stopped := errors.Is(err, errDone) || parent.Err() != nil && errors.Is(err, context.Cause(parent))
 	switch {
-	case engineErr != nil:
+	case stopped && engineErr != nil:
 		return engineErr
 	case errors.Is(err, errDone):
 		return nil
@@ -156,27 +158,40 @@ func (r *run) process(ctx context.Context) error {
 	return err
 }
 
+// patience is how long brokers may fail to tell the progress (while they start, or move a coordinator) before a run ends.
+const patience = 30 * time.Second
+
 // watch reports progress and returns errDone at the end.
 func (r *run) watch(ctx context.Context) error {
 	reader := progressReader{in: r.in, admin: kadm.NewClient(r.client)}
+	wall := clock.System() // not the one of the rate, which a test may hold
+	lastTold := wall.Now()
 	for {
-		p, err := reader.read(ctx, r.Clock.Now())
-		if ctx.Err() != nil {
+		p, err := reader.read(ctx, wall.Now())
+		switch {
+		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		}
-		if err != nil {
+		case err == nil:
+			lastTold = wall.Now()
+			if r.Progress != nil {
+				r.Progress(p)
+			}
+			if p.Done() {
+				return errDone
+			}
+		case !passing(err) || wall.Now().Sub(lastTold) > patience:
 			return err
-		}
-		if r.Progress != nil {
-			r.Progress(p)
-		}
-		if p.Done() {
-			return errDone
 		}
 		if err := sleep(ctx, progressInterval); err != nil {
 			return err
 		}
 	}
+}
+
+// passing says whether an error may go away by itself: all but those that a broker calls final.
+func passing(err error) bool {
+	var answer *kerr.Error
+	return !errors.As(err, &answer) || answer.Retriable
 }
 
 // follow hands on the records of the derived topics as they are written.
