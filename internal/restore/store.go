@@ -1,0 +1,174 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/state"
+)
+
+// storeJob replays the changelog of one store.
+type storeJob struct {
+	j        *Job
+	log      Log
+	known    state.Changelog
+	restorer *state.Restorer
+	start    int64
+	at       int64
+	end      int64
+	epoch    int32
+	sinceMs  int64
+	done     bool
+	buf      []state.RestoreRecord
+}
+
+// step begins, reads one chunk, or ends.
+func (s *storeJob) step(ctx context.Context) error {
+	if s.restorer == nil {
+		if err := s.begin(); err != nil {
+			return err
+		}
+	}
+	if s.at < s.end {
+		if err := s.read(ctx); err != nil {
+			return err
+		}
+	}
+	if s.at >= s.end {
+		return s.finish()
+	}
+	s.report()
+	return nil
+}
+
+// begin decides from where to where to read.
+func (s *storeJob) begin() error {
+	set := s.j.res.Set
+	s.end = s.known.EndOffset
+	if s.log.Reused {
+		// What lies behind the committed offset comes in as input.
+		s.end = max(0, min(s.end, s.j.res.Committed[s.log.TopicPartition].Offset))
+	}
+	s.at, s.epoch = s.known.StartOffset, -1
+	if p, ok := set.Position(s.log.Store); ok {
+		if reason := s.unusable(p); reason != "" {
+			if err := set.Reset(s.log.Store, s.known, reason); err != nil {
+				return err
+			}
+		} else {
+			s.at, s.epoch = max(p.Offset, s.known.StartOffset), p.Epoch
+		}
+	}
+	var err error
+	if s.restorer, err = set.BeginRestore(s.log.Store); err != nil {
+		return err
+	}
+	s.start, s.sinceMs = s.at, s.j.cfg.NowMs()
+	return nil
+}
+
+// unusable tells why a store cannot go on from its position. Sets that were opened for this job have been asked before;
+// this is for those that stay open over a failure.
+func (s *storeJob) unusable(p state.Position) string {
+	switch {
+	case p.Offset < s.known.StartOffset && s.log.Kind == state.KeyValue:
+		return "its changelog was cut behind the store's position"
+	case p.Offset > s.known.EndOffset:
+		return "its changelog ends before the store's position"
+	}
+	return ""
+}
+
+func (s *storeJob) read(ctx context.Context) error {
+	b, err := s.j.cfg.Reader.Read(ctx, s.log.TopicPartition, s.at, s.j.cfg.MaxBytes, s.j.cfg.Wait)
+	if err != nil {
+		if errors.Is(err, broker.ErrOffsetOutOfRange) {
+			return s.outOfRange(err)
+		}
+		return s.j.errorf("store %s: restore from %s-%d@%d: %w", s.log.Store, s.log.Topic, s.log.Partition, s.at, err)
+	}
+	s.buf = slices.Grow(s.buf[:0], len(b.Records))
+	for i := range b.Records {
+		r := &b.Records[i]
+		if r.Offset >= s.end {
+			break // behind the mark: input of the task, or newer than what is asked for
+		}
+		s.buf = append(s.buf, state.RestoreRecord{Key: r.Key, Value: r.Value, TimestampMs: r.TimestampMs})
+		s.epoch = r.LeaderEpoch
+	}
+	next := min(b.Position, s.end)
+	if err := s.restorer.Apply(s.buf, state.Position{Offset: next, Epoch: s.epoch}); err != nil {
+		return err
+	}
+	clear(s.buf)
+	s.at = next
+	return nil
+}
+
+// outOfRange goes on after the changelog was cut or truncated while it was read: a window store keeps what it has, because
+// only expired windows are cut; any other is built anew from what is there.
+func (s *storeJob) outOfRange(cause error) error {
+	var at *broker.OffsetRangeError
+	known := errors.As(cause, &at) && at.LogStart >= 0
+	s.j.cfg.Logger.Warn("a changelog was cut while it was restored", "task", s.j.cfg.Task, "store", s.log.Store, "error", cause)
+	if known && at.LogStart > s.at && s.log.Kind != state.KeyValue {
+		s.at = min(at.LogStart, s.end)
+		return nil
+	}
+	if !known {
+		return s.j.errorf("store %s: restore: %w", s.log.Store, cause)
+	}
+	s.restorer.Stop()
+	s.restorer = nil
+	set := s.j.res.Set
+	s.known.StartOffset = at.LogStart
+	if at.End >= 0 {
+		s.known.EndOffset = min(s.known.EndOffset, at.End)
+	}
+	if err := set.Reset(s.log.Store, s.known, "its changelog was cut while it was restored"); err != nil {
+		return err
+	}
+	return s.begin()
+}
+
+func (s *storeJob) finish() error {
+	if _, err := s.restorer.Finish(state.Position{Offset: s.at, Epoch: s.epoch}); err != nil {
+		return err
+	}
+	s.done = true
+	if s.at >= s.known.EndOffset {
+		if err := s.j.res.Set.SetLevel(s.log.Store, s.j.levelMs); err != nil {
+			return err
+		}
+	}
+	s.report()
+	return nil
+}
+
+func (s *storeJob) report() {
+	if s.j.cfg.Progress == nil {
+		return
+	}
+	s.j.cfg.Progress(Progress{
+		Task: s.j.cfg.Task, Store: s.log.Store, Log: s.log.TopicPartition,
+		Start: s.start, At: s.at, End: s.end, Records: s.restorer.Summary().Records,
+		Elapsed: time.Duration(s.j.cfg.NowMs()-s.sinceMs) * time.Millisecond, Done: s.done,
+	})
+}
+
+// deleteRetention reads how long a topic keeps deletions; 0 where it keeps them as long as its records.
+func deleteRetention(configs map[string]string) int64 {
+	if !strings.Contains(configs["cleanup.policy"], "compact") {
+		return 0
+	}
+	ms, err := strconv.ParseInt(configs["delete.retention.ms"], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return ms
+}
