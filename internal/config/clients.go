@@ -6,8 +6,6 @@ import "time"
 type Connection struct {
 	// RequestTimeout is how long an answer is waited for. Property: request.timeout.ms.
 	RequestTimeout time.Duration
-	// ConnectionsMaxIdle closes a connection that was not used for that long. Property: connections.max.idle.ms.
-	ConnectionsMaxIdle time.Duration
 	// ConnectionSetup is how long a connection may take to be made. Property: socket.connection.setup.timeout.ms.
 	ConnectionSetup time.Duration
 	// RetryBackoff is the wait before the first retry of a request; it doubles up to RetryBackoffMax. Property:
@@ -17,10 +15,6 @@ type Connection struct {
 	RetryBackoffMax time.Duration
 	// MetadataMaxAge is the age at which metadata is fetched anew. Property: metadata.max.age.ms.
 	MetadataMaxAge time.Duration
-	// Rack says where the client stands, so that it reads from a replica near by. Property: client.rack.
-	Rack string
-	// MetricsPush lets brokers that ask for them have the client's metrics (KIP-714). Property: enable.metrics.push.
-	MetricsPush bool
 	// Security is how the connection is protected and who the client is.
 	Security Security
 }
@@ -47,8 +41,6 @@ type Consumer struct {
 	FetchMinBytes int64
 	// FetchMaxWait is how long a broker waits for FetchMinBytes. Property: fetch.max.wait.ms.
 	FetchMaxWait time.Duration
-	// CheckCRCs checks each batch for damage. Property: check.crcs.
-	CheckCRCs bool
 	// AutoOffsetReset is where reading starts when no offset is committed, or the committed one is gone. It has an effect
 	// on the main client only. Property: auto.offset.reset.
 	AutoOffsetReset Reset
@@ -65,18 +57,13 @@ type Producer struct {
 	Linger time.Duration
 	// DeliveryTimeout is how long the delivery of a record is tried. Property: delivery.timeout.ms.
 	DeliveryTimeout time.Duration
-	// MaxBlock is how long a record waits for its topic's metadata. Property: max.block.ms.
-	MaxBlock time.Duration
 	// MaxRequestBytes is the largest record, and the largest batch, that is sent. Property: max.request.size.
 	MaxRequestBytes int64
 	// BufferBytes is the size of records that wait to be sent; 0 derives it from the memory limit. Property:
 	// buffer.memory.
 	BufferBytes int64
-	// MaxInFlight is the number of requests to one broker that wait for an answer, 1 to 5. Property:
-	// max.in.flight.requests.per.connection.
-	MaxInFlight int
-	// Compression is how batches are compressed. Properties: compression.type, compression.<codec>.level.
-	Compression Compression
+	// Compression is how batches are compressed. Property: compression.type.
+	Compression Codec
 }
 
 // Admin holds the settings of the client that manages topics.
@@ -85,25 +72,4 @@ type Admin struct {
 
 	// APITimeout is how long a call with its retries may take. Property: default.api.timeout.ms.
 	APITimeout time.Duration
-}
-
-// Compression is a codec with its levels. A level that is not set is the codec's own default.
-type Compression struct {
-	Codec     Codec
-	GzipLevel int // 1 to 9, 0: default
-	LZ4Level  int // 1 to 17, 0: default
-	ZstdLevel int // -131072 to 22, 0: default
-}
-
-// Level returns the level of the chosen codec; ok is false where the codec's default holds.
-func (c Compression) Level() (level int, ok bool) {
-	switch c.Codec {
-	case CompressionGzip:
-		level = c.GzipLevel
-	case CompressionLZ4:
-		level = c.LZ4Level
-	case CompressionZstd:
-		level = c.ZstdLevel
-	}
-	return level, level != 0
 }

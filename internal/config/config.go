@@ -26,8 +26,6 @@ type Config struct {
 
 	// StateDir is the directory under which stores are kept. Property: state.dir.
 	StateDir string
-	// StateDirGroupWrite lets the directory's group write to it. Property: allow.os.group.write.access.
-	StateDirGroupWrite bool
 	// DefaultStore says where a store lies for which the topology does not say it. Property: dsl.store.suppliers.class,
 	// or default.dsl.store.
 	DefaultStore StoreKind
@@ -111,10 +109,6 @@ type Config struct {
 	// Property: errors.dead.letter.queue.topic.name.
 	DeadLetterTopic string
 
-	// LogSummaryInterval is the time between two lines in the log that sum up the App's progress; 0 writes none.
-	// Property: log.summary.interval.ms.
-	LogSummaryInterval time.Duration
-
 	// Main is the client that reads the input topics and belongs to the group. Properties: no prefix, consumer., and
 	// main.consumer. over it.
 	Main Consumer
@@ -145,20 +139,17 @@ const DefaultMemoryLimit = 512 << 20
 //   - How much is fetched and buffered for writing follows from MemoryLimit.
 func Default() Config {
 	conn := Connection{
-		RequestTimeout:     30 * time.Second,
-		ConnectionsMaxIdle: 9 * time.Minute,
-		RetryBackoff:       100 * time.Millisecond,
-		RetryBackoffMax:    time.Second,
-		MetadataMaxAge:     5 * time.Minute,
-		ConnectionSetup:    10 * time.Second,
-		MetricsPush:        true,
-		Security:           defaultSecurity(),
+		RequestTimeout:  30 * time.Second,
+		RetryBackoff:    100 * time.Millisecond,
+		RetryBackoffMax: time.Second,
+		MetadataMaxAge:  5 * time.Minute,
+		ConnectionSetup: 10 * time.Second,
+		Security:        defaultSecurity(),
 	}
 	consumer := Consumer{
 		Connection:      conn,
 		FetchMinBytes:   1,
 		FetchMaxWait:    500 * time.Millisecond,
-		CheckCRCs:       true,
 		AutoOffsetReset: Reset{Kind: ResetEarliest},
 		Isolation:       ReadUncommitted,
 	}
@@ -187,7 +178,6 @@ func Default() Config {
 		OnDeserializationError:   FailOnError,
 		OnProcessingError:        FailOnError,
 		OnProductionError:        FailOnError,
-		LogSummaryInterval:       2 * time.Minute,
 		Main:                     consumer,
 		Restore:                  internal,
 		Global:                   internal,
@@ -195,10 +185,8 @@ func Default() Config {
 			Connection:      conn,
 			Linger:          100 * time.Millisecond,
 			DeliveryTimeout: 2 * time.Minute,
-			MaxBlock:        time.Minute,
 			MaxRequestBytes: 1 << 20,
-			MaxInFlight:     5,
-			Compression:     Compression{Codec: CompressionNone},
+			Compression:     CompressionNone,
 		},
 		Admin: Admin{Connection: conn, APITimeout: time.Minute},
 	}

@@ -47,7 +47,6 @@ func TestFromProperties_application(t *testing.T) {
 		"group.protocol":                                "CLASSIC",
 		"topology.optimization":                         "none",
 		"num.standby.replicas":                          "0",
-		"log.summary.interval.ms":                       "-1",
 		"topic.min.insync.replicas":                     "2",
 		"topic.segment.bytes":                           " 1048576",
 		"millrace.memory.limit.bytes":                   "268435456",
@@ -72,7 +71,6 @@ func TestFromProperties_application(t *testing.T) {
 	want.OnProcessingError = ContinueOnError
 	want.DeadLetterTopic = "orders-dead"
 	want.ExplicitNames = true
-	want.LogSummaryInterval = 0
 	want.TopicConfigs = map[string]string{"min.insync.replicas": "2", "segment.bytes": "1048576"}
 	want.MemoryLimit = 256 << 20
 	want.StaticMembership = false
@@ -104,14 +102,10 @@ func TestFromProperties_prefixesAndPrecedence(t *testing.T) {
 		"main.consumer.session.timeout.ms":   "11000",
 		"auto.offset.reset":                  "by_duration:PT24H",
 		"restore.consumer.auto.offset.reset": "earliest",
-		"global.consumer.check.crcs":         "false",
 		"default.api.timeout.ms":             "9000",
 		"admin.default.api.timeout.ms":       "9500",
 		"isolation.level":                    "READ_COMMITTED",
 		"compression.type":                   "zstd",
-		"compression.zstd.level":             "5",
-		"compression.gzip.level":             "-1",
-		"compression.lz4.level":              "9",
 		"group.instance.id":                  "i-1",
 	})
 	want := Default()
@@ -127,20 +121,16 @@ func TestFromProperties_prefixesAndPrecedence(t *testing.T) {
 	want.MaxPollInterval = time.Minute
 	want.SessionTimeout = 11 * time.Second
 	want.Main.AutoOffsetReset = Reset{Kind: ResetDuration, Back: 24 * time.Hour}
-	want.Global.CheckCRCs = false
 	want.CommitTimeout = 9 * time.Second
 	want.Admin.APITimeout = 9500 * time.Millisecond
 	want.Main.Isolation = ReadCommitted
-	want.Producer.Compression = Compression{Codec: CompressionZstd, ZstdLevel: 5}
+	want.Producer.Compression = CompressionZstd
 	want.InstanceID = "i-1"
 	if d := cmp.Diff(want, cfg, cmpopts.EquateEmpty()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	if len(warnings) != 1 || !strings.Contains(warnings[0], "restore.consumer.auto.offset.reset has no effect") {
 		t.Errorf("warnings: %q", warnings)
-	}
-	if l, ok := cfg.Producer.Compression.Level(); l != 5 || !ok {
-		t.Errorf("level %d, %v", l, ok)
 	}
 }
 
@@ -170,8 +160,7 @@ func TestFromProperties_errors(t *testing.T) {
 		{"statestore.cache.max.bytes", "10MB", []string{"whole number, 0 or more"}},
 		{"replication.factor", "0", []string{"-1 or a whole number above 0"}},
 		{"replication.factor", "70000", []string{"from -1 to 32767"}},
-		{"max.in.flight.requests.per.connection", "6", []string{"from 1 to 5"}},
-		{"compression.gzip.level", "0", []string{"from 1 to 9"}},
+		{"max.request.size", "6", []string{"1024 or more"}},
 		{"compression.type", "brotli", []string{"none, gzip, snappy, lz4 or zstd"}},
 		{"auto.offset.reset", "by_duration:1h", []string{"ISO 8601"}},
 		{"auto.offset.reset", "by_duration:-PT1H", []string{"future"}},

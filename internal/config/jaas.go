@@ -170,7 +170,9 @@ func loginOf(module string, options map[string]string) (Login, error) {
 			l.Password = Secret(value)
 		case !oauth && key == "serviceName":
 		case module == scramModule && key == "tokenauth":
-			l.TokenAuth = strings.EqualFold(value, "true")
+			if strings.EqualFold(value, "true") {
+				return Login{}, errors.New("has the option tokenauth: delegation tokens are not supported")
+			}
 		case oauth && key == "clientId":
 			l.ClientID = value
 		case oauth && key == "clientSecret":

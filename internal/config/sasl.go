@@ -37,8 +37,6 @@ type Login struct {
 	// Username and Password are those of PLAIN and SCRAM.
 	Username string
 	Password Secret
-	// TokenAuth says that they are the id and HMAC of a delegation token (SCRAM).
-	TokenAuth bool
 
 	// ClientID, ClientSecret and Scope are those of OAUTHBEARER, where OAuth has none.
 	ClientID     string

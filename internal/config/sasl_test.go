@@ -68,8 +68,10 @@ func TestSASL_logins(t *testing.T) {
 	}{
 		{"PLAIN", map[string]string{"sasl.mechanism": "PLAIN", "sasl.jaas.config": pkg + `plain.PlainLoginModule required username="u" password="p";`},
 			func(s SASL) bool { return s.Login.Username == "u" && s.Login.Password == "p" }, ""},
-		{"SCRAM", map[string]string{"sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": pkg + `scram.ScramLoginModule required username="u" password="p" tokenauth="true";`},
-			func(s SASL) bool { return s.Login.TokenAuth && s.Login.Password.Reveal() == "p" }, ""},
+		{"SCRAM", map[string]string{"sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": pkg + `scram.ScramLoginModule required username="u" password="p" tokenauth="false";`},
+			func(s SASL) bool { return s.Login.Username == "u" && s.Login.Password.Reveal() == "p" }, ""},
+		{"a delegation token", map[string]string{"sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": pkg + `scram.ScramLoginModule required username="u" password="p" tokenauth="true";`},
+			nil, "delegation tokens are not supported"},
 		{"OAUTHBEARER without security", map[string]string{"sasl.mechanism": "OAUTHBEARER",
 			"sasl.jaas.config": pkg + `oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="alice" unsecuredLoginExtension_cluster="c1";`},
 			func(s SASL) bool {

@@ -18,9 +18,9 @@ func applicationSettings() []Setting {
 			Note: "The default is the directory millrace among the temporary files. The layout is not Java's, so do not point both " +
 				"at one directory; state is restored from the changelogs.",
 			bind: app(text(), func(c *Config) *string { return &c.StateDir })},
-		{Name: "allow.os.group.write.access", Scope: ScopeApp, Kind: Bool, Java: "false",
+		{Name: "allow.os.group.write.access", Scope: ScopeApp, Kind: Bool, Java: "false", Status: Ignored,
 			Doc:  "Lets the group of the state directory write to it.",
-			bind: app(boolean(), func(c *Config) *bool { return &c.StateDirGroupWrite })},
+			Note: "The directory is written by its owner alone. Make it beforehand to give it other rights."},
 		{Name: "group.protocol", Scope: ScopeApp | ScopeConsumer, Kind: String, Java: "classic", Status: Fixed, Values: []string{"classic"},
 			Doc:  "Protocol of the group's membership.",
 			Note: "This release knows the classic protocol only; \"streams\" (KIP-1071) is planned."},

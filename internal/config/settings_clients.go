@@ -49,8 +49,8 @@ func consumerSettings() []Setting {
 			bind: consumer(integer[int64](0, 1<<31-1), func(c *Consumer) *int64 { return &c.FetchMinBytes })},
 		{Name: "fetch.max.wait.ms", Scope: ScopeConsumer, Kind: Millis, Java: "500", Doc: "How long it waits for them.",
 			bind: consumer(millis(1), func(c *Consumer) *time.Duration { return &c.FetchMaxWait })},
-		{Name: "check.crcs", Scope: ScopeConsumer, Kind: Bool, Java: "true", Doc: "Checks batches for damage.",
-			bind: consumer(boolean(), func(c *Consumer) *bool { return &c.CheckCRCs })},
+		{Name: "check.crcs", Scope: ScopeConsumer, Kind: Bool, Java: "true", Status: Fixed, Values: []string{"true"},
+			Doc: "Checks batches for damage.", Note: "They are always checked."},
 		{Name: "default.api.timeout.ms", Scope: ScopeConsumer | ScopeAdmin, Kind: Millis, Java: "60000", MainOnly: true,
 			Doc: "How long a commit, or a call of the admin client, is tried with all retries.",
 			bind: bind(millis(1), func(t target) *time.Duration {
@@ -74,6 +74,7 @@ func consumerSettings() []Setting {
 
 func producerSettings() []Setting {
 	transactions := "This release writes without transactions; exactly-once is planned."
+	levels := "Each codec runs at its default level."
 	spread := "The partition follows from the key, or from a partitioner in Go; records without a key stick to a partition for a batch."
 	return []Setting{
 		{Name: "acks", Scope: ScopeProducer, Kind: String, Java: "all", Status: Fixed, Values: []string{"all", "-1"},
@@ -85,25 +86,21 @@ func producerSettings() []Setting {
 			bind: producer(millis(0), func(p *Producer) *time.Duration { return &p.Linger })},
 		{Name: "delivery.timeout.ms", Scope: ScopeProducer, Kind: Millis, Java: "120000", Doc: "How long a record is tried to be delivered.",
 			bind: producer(millis(1), func(p *Producer) *time.Duration { return &p.DeliveryTimeout })},
-		{Name: "max.block.ms", Scope: ScopeProducer, Kind: Millis, Java: "60000", Doc: "How long a record waits for its topic to be found.",
-			bind: producer(millis(0), func(p *Producer) *time.Duration { return &p.MaxBlock })},
+		{Name: "max.block.ms", Scope: ScopeProducer, Kind: Millis, Java: "60000", Status: Ignored, Doc: "How long a record waits for its topic to be found.",
+			Note: "delivery.timeout.ms bounds that too, and task.timeout.ms how often it is tried again."},
 		{Name: "max.request.size", Scope: ScopeProducer, Kind: Bytes, Java: "1048576",
 			Doc: "Largest record that is sent.", Note: "It bounds batches too.",
 			bind: producer(integer[int64](1024, 1<<30), func(p *Producer) *int64 { return &p.MaxRequestBytes })},
 		{Name: "buffer.memory", Scope: ScopeProducer, Kind: Bytes, Java: "33554432",
 			Doc: "Bytes that wait to be sent.", Note: "Unset, it follows from the memory limit.",
 			bind: producer(integer[int64](0, 1<<40), func(p *Producer) *int64 { return &p.BufferBytes })},
-		{Name: "max.in.flight.requests.per.connection", Scope: ScopeProducer, Kind: Int, Java: "5", Doc: "Requests that wait for an answer of one broker.",
-			bind: producer(integer(1, 5), func(p *Producer) *int { return &p.MaxInFlight })},
+		{Name: "max.in.flight.requests.per.connection", Scope: ScopeProducer, Kind: Int, Java: "5", Status: Ignored,
+			Doc: "Requests that wait for an answer of one broker.", Note: "The client keeps the order at whatever number it finds best."},
 		{Name: "compression.type", Scope: ScopeProducer, Kind: String, Java: "none", Doc: "How batches are compressed: none, gzip, snappy, lz4 or zstd.",
-			bind: producer(enum(codecs(), false), func(p *Producer) *Codec { return &p.Compression.Codec })},
-		{Name: "compression.gzip.level", Scope: ScopeProducer, Kind: Int, Java: "-1", Doc: "Level of gzip, 1 to 9; -1 is its default.",
-			bind: producer(level(1, 9, -1), func(p *Producer) *int { return &p.Compression.GzipLevel })},
-		{Name: "compression.lz4.level", Scope: ScopeProducer, Kind: Int, Java: "9", Doc: "Level of lz4, 1 to 17.",
-			Note: "9, the default, is the fast compressor, as in Java.",
-			bind: producer(level(1, 17, 9), func(p *Producer) *int { return &p.Compression.LZ4Level })},
-		{Name: "compression.zstd.level", Scope: ScopeProducer, Kind: Int, Java: "3", Doc: "Level of zstd, -131072 to 22.",
-			bind: producer(level(-131072, 22, 3), func(p *Producer) *int { return &p.Compression.ZstdLevel })},
+			bind: producer(enum(codecs(), false), func(p *Producer) *Codec { return &p.Compression })},
+		{Name: "compression.gzip.level", Scope: ScopeProducer, Kind: Int, Java: "-1", Status: Ignored, Doc: "Level of gzip.", Note: levels},
+		{Name: "compression.lz4.level", Scope: ScopeProducer, Kind: Int, Java: "9", Status: Ignored, Doc: "Level of lz4.", Note: levels},
+		{Name: "compression.zstd.level", Scope: ScopeProducer, Kind: Int, Java: "3", Status: Ignored, Doc: "Level of zstd.", Note: levels},
 		{Name: "batch.size", Scope: ScopeProducer, Kind: Bytes, Java: "16384", Status: Ignored, Doc: "Size at which a batch is sent.",
 			Note: "A batch takes all that waits for its partition, up to max.request.size."},
 		{Name: "retries", Scope: ScopeProducer | ScopeAdmin, Kind: Int, Java: "2147483647", Status: Ignored, Doc: "Number of retries.",
@@ -131,35 +128,6 @@ func adminSettings() []Setting {
 	return []Setting{
 		{Name: "bootstrap.controllers", Scope: ScopeAdmin, Kind: List, Java: "[]", Status: Refused,
 			Doc: "Controllers that are asked instead of brokers.", Note: "Use bootstrap.servers."},
-	}
-}
-
-// level is a compression level from lo to hi, or the value that stands for the codec's default; the field is 0 then.
-func level(lo, hi, standard int) codec[int] {
-	inner := integer(lo, hi)
-	return codec[int]{
-		parse: func(s string) (int, error) {
-			if s == inner.format(standard) {
-				return 0, nil
-			}
-			n, err := inner.parse(s)
-			if err == nil {
-				err = inner.check(n) // here, since a 0 in the field stands for the default
-			}
-			return n, err
-		},
-		format: func(n int) string {
-			if n == 0 {
-				n = standard
-			}
-			return inner.format(n)
-		},
-		check: func(n int) error {
-			if n == 0 {
-				return nil
-			}
-			return inner.check(n)
-		},
 	}
 }
 

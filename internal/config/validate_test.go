@@ -79,7 +79,7 @@ func TestValidate_reports(t *testing.T) {
 			c.Connections(func(_ string, conn *Connection) { conn.RequestTimeout = 0 })
 		}, []string{"setting request.timeout.ms", "1 or more"}},
 		{"a mistake for one client", func(c *Config) { c.Producer.RequestTimeout = 0 }, []string{"setting producer.request.timeout.ms"}},
-		{"a mistake that only one client can make", func(c *Config) { c.Producer.MaxInFlight = 7 }, []string{"setting max.in.flight", "1 to 5"}},
+		{"a mistake that only one client can make", func(c *Config) { c.Producer.MaxRequestBytes = 7 }, []string{"setting max.request.size", "1024 or more"}},
 		{"a search into the future", func(c *Config) { c.Main.AutoOffsetReset = Reset{ResetDuration, -1} }, []string{"auto.offset.reset", "future"}},
 		{"no TLS version", func(c *Config) {
 			c.Connections(func(_ string, conn *Connection) {
