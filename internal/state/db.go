@@ -34,6 +34,7 @@ type DB struct {
 	aside       string // where a damaged database was moved to
 	asideReason error
 
+	started atomic.Bool // OpenDB is through
 	failure atomic.Pointer[failure]
 	mark    sync.Once
 	ingests atomic.Uint64 // names of files to be ingested
@@ -56,13 +57,17 @@ func OpenDB(opts Options) (*DB, error) {
 		opts: opts, ctx: context.Background(), sets: make(map[*Set]struct{}), owners: make(map[incarnation]*diskBase),
 		clean: make(map[incarnation]*entry), dirtySinceMs: NoTime,
 	}
-	if err := opts.FS.MkdirAll(opts.Dir, 0o755); err != nil {
+	if err := makeDir(opts.FS, opts.Dir); err != nil {
 		return nil, fmt.Errorf("millrace: cannot create the state directory %s: %w", opts.Dir, err)
 	}
 	if db.unlock, err = db.lock(); err != nil {
 		return nil, err
 	}
 	if err := db.start(); err != nil {
+		return nil, errors.Join(err, db.shut())
+	}
+	db.started.Store(true)
+	if err := db.failed(); err != nil { // of a task of Pebble's in the background
 		return nil, errors.Join(err, db.shut())
 	}
 	return db, nil
@@ -319,8 +324,8 @@ func (db *DB) Tasks() ([]TaskStore, error) {
 	}
 	var list []TaskStore
 	for _, e := range db.cat.sorted() {
-		h, err := db.header(e)
-		if err != nil {
+		h, _, err := db.header(e)
+		if err != nil && !errors.Is(err, errHeader) {
 			return nil, err
 		}
 		list = append(list, TaskStore{Task: e.id.task, Store: e.id.store, Kind: e.kind, Logged: e.logged, Header: h})
@@ -328,21 +333,21 @@ func (db *DB) Tasks() ([]TaskStore, error) {
 	return list, nil
 }
 
-// header reads a store's header; one that was never written is that of an empty store.
-func (db *DB) header(e *entry) (Header, error) {
-	h := noHeader()
+// header reads a store's header; it is not there before the store was first written.
+func (db *DB) header(e *entry) (h Header, there bool, err error) {
+	h = noHeader()
 	v, closer, err := db.p.Get(e.inc.headerKey())
 	if errors.Is(err, pebble.ErrNotFound) {
-		return h, nil
+		return h, false, nil
 	}
 	if err == nil {
 		h, err = parseHeader(v)
 		err = errors.Join(err, closer.Close())
 	}
 	if err != nil {
-		return h, fmt.Errorf("millrace: cannot read the header of store %q of task %s in %s: %w", e.id.store, e.id.task, db.opts.Dir, err)
+		return h, true, fmt.Errorf("millrace: cannot read the header of store %q of task %s in %s: %w", e.id.store, e.id.task, db.opts.Dir, err)
 	}
-	return h, nil
+	return h, true, nil
 }
 
 // DropStore deletes a store of a task. A handle on it is closed. Dropping one that is not there is no error.

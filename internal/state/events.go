@@ -18,6 +18,9 @@ func (db *DB) fail(err error) {
 	if !db.failure.CompareAndSwap(nil, f) {
 		return
 	}
+	if !db.started.Load() {
+		return // OpenDB returns the error, or repairs what it is about
+	}
 	db.opts.Logger.Error("the state database has failed", "dir", db.opts.Dir, "error", err)
 	if db.opts.OnFatal != nil {
 		db.opts.OnFatal(f.err)

@@ -173,3 +173,26 @@ func syncDir(fs vfs.FS, dir string) error {
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
+
+// makeDir creates a directory with its parents, durably.
+func makeDir(fs vfs.FS, dir string) error {
+	var made []string // innermost first
+	for at := dir; ; at = fs.PathDir(at) {
+		if _, err := fs.Stat(at); err == nil || !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		made = append(made, at)
+		if at == fs.PathDir(at) {
+			break
+		}
+	}
+	if err := fs.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, d := range made {
+		if err := syncDir(fs, fs.PathDir(d)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

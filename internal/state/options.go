@@ -61,7 +61,8 @@ type Options struct {
 	// elsewhere. The directory is repaired by closing the DB and opening it again.
 	OnFatal func(error)
 
-	deleted func() // tests: a table file was deleted
+	ingestBytes int64  // the least chunk of a restore that is ingested; tests have small ones
+	deleted     func() // tests: a table file was deleted
 }
 
 func (o Options) complete() (Options, error) {
@@ -78,6 +79,7 @@ func (o Options) complete() (Options, error) {
 	setDefault(&o.SealedMs, 2_000)
 	setDefault(&o.RestoreChunkBytes, 16<<20)
 	setDefault(&o.MinFreeBytes, 256<<20)
+	setDefault(&o.ingestBytes, defaultIngestBytes)
 	if o.FreeBytes == nil {
 		fs := o.FS
 		o.FreeBytes = func(dir string) (int64, error) {

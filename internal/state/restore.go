@@ -23,7 +23,7 @@ type RestoreRecord struct {
 type RestoreSummary struct {
 	Records int64 // read
 	Skipped int64 // of them, those with an expired row or without a key
-	Rows    int64 // written to the base, after the superseded ones were dropped
+	Rows    int64 // written to the base, deletions included; on disk without what a later record of the chunk superseded
 	Bytes   int64 // of keys and values read
 
 	HighestTimestampMs int64 // of the records, NoTime if there was none
@@ -54,8 +54,8 @@ type Restorer struct {
 	inPlace bool
 }
 
-// ingestFrom is the size from which on a chunk is ingested. Below it a batch is cheaper than a file.
-const ingestFrom = 256 << 10
+// defaultIngestBytes is the size from which on a chunk is ingested. Below it a batch is cheaper than a file.
+const defaultIngestBytes = 256 << 10
 
 // BeginRestore starts to write a store's changelog into it, from Position on, or from the start of the changelog if there
 // is none. Sealed units are flushed first, because the restore is written below them; private and pending writes must
@@ -84,14 +84,17 @@ func (s *Set) BeginRestore(store string) (*Restorer, error) {
 		sum: RestoreSummary{HighestTimestampMs: NoTime, HighestTimeMs: NoTime},
 	}
 	if !st.hasPosition {
-		// From here on the store counts as level with the changelog as it is now: the log keeps deletions long enough for a
-		// reader that starts now.
-		st.levelMs = max(st.levelMs, s.nowMs())
 		n, err := st.base.count()
 		if err != nil {
 			return nil, err
 		}
-		r.empty = n == 0
+		if n > 0 {
+			return nil, st.errorf("it holds rows and stands for no position in its changelog: it must be emptied by Reset first")
+		}
+		r.empty = true
+		// From here on the store counts as level with the changelog as it is now: the log keeps deletions long enough for a
+		// reader that starts now.
+		st.levelMs = max(st.levelMs, s.nowMs())
 	}
 	st.restoring, st.level = true, false
 	return r, nil
@@ -268,14 +271,15 @@ func (r *Restorer) write() error {
 	if b.gone != nil {
 		return b.gone
 	}
-	n := int64(r.rows.len())
+	written := r.sum.Rows
 	var err error
-	if size < ingestFrom {
+	if size < b.db.opts.ingestBytes {
 		err = r.writeBatch(head)
 	} else {
 		err = r.ingest(head)
 	}
 	if err != nil {
+		r.sum.Rows = written
 		return b.wrap("restore", err)
 	}
 	if s.spec.windowed() {
@@ -287,9 +291,8 @@ func (r *Restorer) write() error {
 	b.dropSegments()
 	b.wrote()
 	s.positionNew = false
-	r.sum.Rows += n
-	r.empty = r.empty && n == 0
-	r.rows = newPoints(false, int(min(n, 1<<16)))
+	r.empty = r.empty && r.sum.Rows == written
+	r.rows = newPoints(false, min(r.rows.len(), 1<<16))
 	return nil
 }
 
@@ -312,6 +315,7 @@ func (r *Restorer) each(fn func(key, val []byte) error) error {
 				return nil
 			}
 		}
+		r.sum.Rows++
 		buf = append(b.inc.appendTable(buf[:0], table), key...)
 		return fn(buf, val)
 	})

@@ -92,7 +92,7 @@ func (db *DB) plan(s *store, identify ChangelogIdentity) (*plan, error) {
 		p.fresh = true
 		return p, nil
 	}
-	h, err := db.header(e)
+	h, there, err := db.header(e)
 	if err != nil && !errors.Is(err, errHeader) {
 		return nil, err
 	}
@@ -106,6 +106,8 @@ func (db *DB) plan(s *store, identify ChangelogIdentity) (*plan, error) {
 		s.opened.Emptied = "it has been given a changelog, or its changelog was taken away"
 	case !e.logged && !e.clean && db.clean[e.inc] == nil:
 		s.opened.Emptied = "it has no changelog, and the application did not stop regularly"
+	case e.logged && there && !h.HasPosition:
+		s.opened.Emptied = "it stands for no position in its changelog"
 	case e.logged:
 		s.opened.Emptied = CheckStore(s.spec.Kind, h, log, db.opts.Now())
 	}
