@@ -304,6 +304,8 @@ type run struct {
 	// regular says that the set was closed regularly before it is opened again: nothing sealed may be missing.
 	regular bool
 	head    int64 // highest window start so far
+	// gaps counts the times that a persistent store came back from a crash with some of its changelog, but not all.
+	gaps int
 }
 
 var variants = func() []Spec {
