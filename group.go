@@ -103,8 +103,8 @@ func Count[K, V any](g Grouped[K, V], opts ...StepOption) Table[K, int64] {
 	return aggregation(g.g, "Count", "KSTREAM-AGGREGATE-", serde.Serde[int64](serde.Int64), countFold[K, V], opts)
 }
 
-func countFold[K, V any](_ *processor.Record[K, V], n int64, _ bool) (int64, error) {
-	return n + 1, nil
+func countFold[K, V any](_ *processor.Record[K, V], n int64, _ bool) (int64, bool, error) {
+	return n + 1, true, nil
 }
 
 // Number is what can be summed.
@@ -122,7 +122,7 @@ func Sum[K, V any, N Number](g Grouped[K, V], f func(V) N, s serde.Serde[N], opt
 }
 
 func sumFold[K, V any, N Number](f func(V) N) op.Fold[K, V, N] {
-	return func(r *processor.Record[K, V], n N, _ bool) (N, error) { return n + f(r.Value), nil }
+	return func(r *processor.Record[K, V], n N, _ bool) (N, bool, error) { return n + f(r.Value), true, nil }
 }
 
 // Reduce combines the values of each key: the first one is the result, then f combines the result with each that follows. A
@@ -141,11 +141,12 @@ func (g Grouped[K, V]) TryReduce(f func(agg, v V) (V, error), opts ...StepOption
 }
 
 func reduceFold[K, V any](f func(agg, v V) (V, error)) op.Fold[K, V, V] {
-	return func(r *processor.Record[K, V], agg V, has bool) (V, error) {
+	return func(r *processor.Record[K, V], agg V, has bool) (V, bool, error) {
 		if !has {
-			return r.Value, nil
+			return r.Value, true, nil
 		}
-		return f(agg, r.Value)
+		out, err := f(agg, r.Value)
+		return out, true, err
 	}
 }
 
@@ -166,11 +167,12 @@ func TryAggregate[K, V, A any](g Grouped[K, V], init func() A, add func(k K, v V
 }
 
 func aggregateFold[K, V, A any](init func() A, add func(k K, v V, agg A) (A, error)) op.Fold[K, V, A] {
-	return func(r *processor.Record[K, V], agg A, has bool) (A, error) {
+	return func(r *processor.Record[K, V], agg A, has bool) (A, bool, error) {
 		if !has {
 			agg = init()
 		}
-		return add(r.Key, r.Value, agg)
+		out, err := add(r.Key, r.Value, agg)
+		return out, true, err
 	}
 }
 

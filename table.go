@@ -120,7 +120,7 @@ func (t Table[K, V]) ToStream(opts ...StepOption) Stream[K, V] {
 //
 // In Kafka Streams: KTable#filter.
 func (t Table[K, V]) Filter(keep func(K, V) bool, opts ...StepOption) Table[K, V] {
-	return deriveTable(t, "Filter", "KTABLE-FILTER-", true, t.t.value, opts, func(k K, v V) (V, bool, error) {
+	return deriveTable(t, "Filter", "KTABLE-FILTER-", true, t.t.value, opts, func(_ context.Context, k K, v V) (V, bool, error) {
 		return v, keep(k, v), nil
 	})
 }
@@ -129,7 +129,7 @@ func (t Table[K, V]) Filter(keep func(K, V) bool, opts ...StepOption) Table[K, V
 //
 // In Kafka Streams: KTable#filterNot.
 func (t Table[K, V]) FilterNot(drop func(K, V) bool, opts ...StepOption) Table[K, V] {
-	return deriveTable(t, "FilterNot", "KTABLE-FILTER-", true, t.t.value, opts, func(k K, v V) (V, bool, error) {
+	return deriveTable(t, "FilterNot", "KTABLE-FILTER-", true, t.t.value, opts, func(_ context.Context, k K, v V) (V, bool, error) {
 		return v, !drop(k, v), nil
 	})
 }
@@ -141,7 +141,7 @@ func (t Table[K, V]) FilterNot(drop func(K, V) bool, opts ...StepOption) Table[K
 // In Kafka Streams: KTable#mapValues.
 func MapTableValues[K, V, V2 any](t Table[K, V], f func(V) V2, opts ...StepOption) Table[K, V2] {
 	keep := notNil[V2]()
-	return deriveTable[K, V, V2](t, "MapTableValues", "KTABLE-MAPVALUES-", false, nil, opts, func(_ K, v V) (V2, bool, error) {
+	return deriveTable[K, V, V2](t, "MapTableValues", "KTABLE-MAPVALUES-", false, nil, opts, func(_ context.Context, _ K, v V) (V2, bool, error) {
 		out := f(v)
 		return out, keep(&out), nil
 	})
@@ -151,13 +151,13 @@ func MapTableValues[K, V, V2 any](t Table[K, V], f func(V) V2, opts ...StepOptio
 // with the application.
 func TryMapTableValues[K, V, V2 any](t Table[K, V], f func(ctx context.Context, v V) (V2, error), opts ...StepOption) Table[K, V2] {
 	keep := notNil[V2]()
-	return deriveTable[K, V, V2](t, "TryMapTableValues", "KTABLE-MAPVALUES-", false, nil, opts, func(_ K, v V) (V2, bool, error) {
-		out, err := f(context.Background(), v)
+	return deriveTable[K, V, V2](t, "TryMapTableValues", "KTABLE-MAPVALUES-", false, nil, opts, func(ctx context.Context, _ K, v V) (V2, bool, error) {
+		out, err := f(ctx, v)
 		return out, err == nil && keep(&out), err
 	})
 }
 
-func deriveTable[K, V, V2 any](t Table[K, V], verb, prefix string, filter bool, value serde.Serde[V2], opts []StepOption, f func(K, V) (V2, bool, error)) Table[K, V2] {
+func deriveTable[K, V, V2 any](t Table[K, V], verb, prefix string, filter bool, value serde.Serde[V2], opts []StepOption, f func(context.Context, K, V) (V2, bool, error)) Table[K, V2] {
 	s := t.t.b.begin(verb, opts, tableOptions...)
 	store := s.store
 	if store == "" {
@@ -166,7 +166,9 @@ func deriveTable[K, V, V2 any](t Table[K, V], verb, prefix string, filter bool, 
 	name := s.nodeName(prefix)
 	spec := new(op.TableSpec)
 	value = valueSerde(s, value)
-	s.b.t.AddProcessor(topology.Processor{Name: name, Parents: []string{t.t.node}, Op: op.NewTableMap(spec, filter, f), Pos: s.pos})
+	s.b.t.AddProcessor(topology.Processor{Name: name, Parents: []string{t.t.node}, Op: withCtx(func(ctx context.Context) op.Factory {
+		return op.NewTableMap(spec, filter, func(k K, v V) (V2, bool, error) { return f(ctx, k, v) })
+	}), Pos: s.pos})
 	out := &table[K, V2]{b: s.b, node: name, sources: t.t.sources, key: t.t.key, value: value, spec: spec}
 	if store != "" {
 		addTableStore(s, name, store, false, keySerde(s, t.t.key), value, spec)
@@ -176,7 +178,9 @@ func deriveTable[K, V, V2 any](t Table[K, V], verb, prefix string, filter bool, 
 			return op.StoreGetter[K, V2](spec.Store), []string{spec.Store}
 		}
 		parent, stores := t.t.lookup(asking)
-		return op.MapGetter(parent, f), stores
+		return func(env *op.Env, step string) (op.Getter[K, V2], error) {
+			return op.MapGetter(parent, func(k K, v V) (V2, bool, error) { return f(env.Ctx, k, v) })(env, step)
+		}, stores
 	}
 	return Table[K, V2]{t: out}
 }

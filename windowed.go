@@ -115,13 +115,14 @@ func TryReduceWindows[K, V any](w Windowed[K, V], f func(agg, v V) (V, error), o
 	return windowAggregation(w, "TryReduceWindows", "KSTREAM-REDUCE-", w.g.value, windowReduceFold[K](f), opts)
 }
 
-// windowReduceFold is reduceFold where null values come through: the zero value of a type without a nil adds nothing.
+// windowReduceFold is reduceFold where null values come through. A type that has a nil gets it. One that has none cannot:
+// a null adds nothing to a result, and where there is none it makes none, which is sent on as a null.
 func windowReduceFold[K, V any](f func(agg, v V) (V, error)) op.Fold[K, V, V] {
 	fold := reduceFold[K](f)
 	nilable := hasNil[V]()
-	return func(r *processor.Record[K, V], agg V, has bool) (V, error) {
-		if r.NullValue && !nilable && has {
-			return agg, nil
+	return func(r *processor.Record[K, V], agg V, has bool) (V, bool, error) {
+		if r.NullValue && !nilable {
+			return agg, has, nil
 		}
 		return fold(r, agg, has)
 	}

@@ -18,6 +18,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,6 +27,7 @@ import (
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/metrics"
 	"github.com/millrace-io/millrace/internal/op"
+	"github.com/millrace-io/millrace/internal/state"
 	"github.com/millrace-io/millrace/internal/topology"
 	"github.com/millrace-io/millrace/processor"
 )
@@ -37,10 +40,13 @@ type Driver struct {
 	plan  *topology.Plan
 
 	nowMs   int64
+	diskNow atomic.Int64 // nowMs, for the goroutines of the on-disk engine
 	ctx     context.Context
 	cancel  context.CancelFunc
 	metrics *metrics.Registry
 	logs    map[broker.TopicPartition]*partitionLog
+	disk    *state.DB        // nil without OnDisk
+	mu      sync.Mutex       // guards topics: tasks that run side by side make topics appear
 	topics  map[string]int32 // partitions by name in the cluster
 	reads   map[string]int   // how far each output topic has been read
 	written map[string][]Raw // all records of each topic in the order of writing
@@ -149,25 +155,36 @@ func NewDriver(t *millrace.Topology, opts ...Option) (*Driver, error) {
 		f(&o)
 	}
 	d := &Driver{
-		opts: o, graph: t.Internal(), nowMs: o.start.UnixMilli(), metrics: metrics.New(),
+		opts: o, graph: t.Internal(), metrics: metrics.New(),
 		logs: make(map[broker.TopicPartition]*partitionLog), topics: make(map[string]int32),
 		reads: make(map[string]int), written: make(map[string][]Raw), globals: make(map[string]op.GlobalStore),
 	}
+	d.setNow(o.start.UnixMilli())
 	d.ctx, d.cancel = context.WithCancel(context.Background())
+	if err := d.open(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func (d *Driver) open() error {
 	for _, g := range d.graph.Globals() {
 		f, ok := g.Store.Op.(op.GlobalFactory)
 		if !ok {
-			return nil, fmt.Errorf("millrace: global store %s cannot be made", g.Store.Name)
+			return fmt.Errorf("millrace: global store %s cannot be made", g.Store.Name)
 		}
 		d.globals[g.Store.Name] = f.OpenGlobal()
 	}
+	if d.opts.onDisk {
+		var err error
+		if d.disk, err = state.OpenMemoryDB(d.opts.appID, d.diskNow.Load); err != nil {
+			return err
+		}
+	}
 	if err := d.resolve(); err != nil {
-		return nil, err
+		return err
 	}
-	if err := d.openTasks(); err != nil {
-		return nil, err
-	}
-	return d, nil
+	return d.openTasks()
 }
 
 // resolve finds the tasks. It runs again when a topic appears that a pattern matches.
@@ -226,6 +243,8 @@ func (d *Driver) count(topic string) int32 {
 
 // partitionsOf makes a topic appear when it is first written to.
 func (d *Driver) partitionsOf(topic string) int32 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	n, ok := d.topics[topic]
 	if !ok {
 		n = d.count(topic)
@@ -246,6 +265,11 @@ func (d *Driver) log(tp broker.TopicPartition) *partitionLog {
 // Now returns the driver's wall clock.
 func (d *Driver) Now() time.Time { return time.UnixMilli(d.nowMs).UTC() }
 
+func (d *Driver) setNow(ms int64) {
+	d.nowMs = ms
+	d.diskNow.Store(ms)
+}
+
 // AdvanceTime moves the wall clock on. Timers of wall-clock time fire on their cadence, each at the moment it is due.
 func (d *Driver) AdvanceTime(by time.Duration) {
 	d.helper()
@@ -260,8 +284,11 @@ func (d *Driver) advance(by time.Duration) error {
 			if at, ok := t.task.NextTimerMs(); ok && at < next {
 				next = max(at, d.nowMs)
 			}
+			if at := t.task.Idle().UntilMs; t.stalled && at > d.nowMs && at < next {
+				next = at // it has waited long enough for older records
+			}
 		}
-		d.nowMs = next
+		d.setNow(next)
 		if err := d.punctuate(); err != nil {
 			return err
 		}
@@ -277,7 +304,7 @@ func (d *Driver) advance(by time.Duration) error {
 // In Kafka Streams: TopologyTestDriver#advanceWallClockTime.
 func (d *Driver) JumpTime(by time.Duration) {
 	d.helper()
-	d.nowMs += by.Milliseconds()
+	d.setNow(d.nowMs + by.Milliseconds())
 	d.must(d.punctuate())
 }
 
@@ -329,7 +356,11 @@ func (d *Driver) Close() error {
 	}
 	d.closed = true
 	d.cancel()
-	return d.closeTasks()
+	err := d.closeTasks()
+	if d.disk != nil {
+		err = errors.Join(err, d.disk.Close())
+	}
+	return err
 }
 
 var errClosed = errors.New("milltest: the driver is closed")

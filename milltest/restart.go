@@ -5,11 +5,13 @@ import (
 
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/state"
+	"github.com/millrace-io/millrace/internal/topology"
 )
 
 // Restart closes the tasks and opens them again: state comes back from the changelogs, processing goes on at the committed
 // offsets, and what was not committed is processed again. It is a move to another instance, after a clean stop if Commit
-// was called before, otherwise after a crash.
+// was called before, otherwise after a crash. With OnDisk it is a start of the same instance: persistent stores keep what
+// is on disk, and only the rest comes from the changelogs.
 func (d *Driver) Restart() error {
 	if d.closed {
 		return errClosed
@@ -25,8 +27,8 @@ func (d *Driver) Restart() error {
 		return err
 	}
 	for _, t := range d.tasks {
-		for _, in := range t.spec.Inputs {
-			if err := d.redeliver(t, in.TopicPartition); err != nil {
+		for i, in := range t.spec.Inputs {
+			if err := d.redeliver(t, i, in.TopicPartition); err != nil {
 				return err
 			}
 		}
@@ -35,7 +37,7 @@ func (d *Driver) Restart() error {
 }
 
 // redeliver hands a restarted task the records from its committed offset on.
-func (d *Driver) redeliver(t *testTask, tp broker.TopicPartition) error {
+func (d *Driver) redeliver(t *testTask, input int, tp broker.TopicPartition) error {
 	l := d.log(tp)
 	start := max(0, l.committed.Offset)
 	end := int64(len(l.records))
@@ -48,36 +50,52 @@ func (d *Driver) redeliver(t *testTask, tp broker.TopicPartition) error {
 		return err
 	}
 	for i := range records {
-		t.queued = append(t.queued, queued{seq: d.nextSeq(), tsMs: records[i].TimestampMs})
+		t.queued[input] = append(t.queued[input], queued{seq: d.nextSeq(), tsMs: records[i].TimestampMs})
 	}
 	return nil
 }
 
-// restore fills the stores of a task from their changelogs.
+// restore fills the stores of a task from their changelogs, from where the disk leaves off.
 func (d *Driver) restore(t *testTask) error {
 	for _, c := range t.spec.Changelogs {
-		l := d.log(c.TopicPartition)
-		end := int64(len(l.records))
-		if c.Reused {
-			end = max(0, d.log(c.TopicPartition).committed.Offset)
-		}
-		r, err := t.set.BeginRestore(c.Store.Name)
-		if err != nil {
-			return err
-		}
-		records := make([]state.RestoreRecord, 0, end)
-		for i := range l.records[:end] {
-			rec := &l.records[i]
-			records = append(records, state.RestoreRecord{Key: rec.Key, Value: rec.Value, TimestampMs: rec.TimestampMs})
-		}
-		at := state.Position{Offset: end, Epoch: -1}
-		if err := r.Apply(records, at); err != nil {
+		if err := d.restoreStore(t, c); err != nil {
 			return fmt.Errorf("milltest: restoring store %s: %w", c.Store.Name, err)
 		}
-		if _, err := r.Finish(at); err != nil {
-			return fmt.Errorf("milltest: restoring store %s: %w", c.Store.Name, err)
-		}
-		t.positions[c.Store.Name] = at
 	}
 	return nil
+}
+
+func (d *Driver) restoreStore(t *testTask, c topology.Changelog) error {
+	name := c.Store.Name
+	l := d.log(c.TopicPartition)
+	end := int64(len(l.records))
+	if c.Reused {
+		end = max(0, l.committed.Offset)
+	}
+	start := int64(0)
+	if p, ok := t.set.Position(name); ok {
+		start = min(p.Offset, end)
+	}
+	r, err := t.set.BeginRestore(name)
+	if err != nil {
+		return err
+	}
+	records := make([]state.RestoreRecord, 0, end-start)
+	for i := range l.records[start:end] {
+		rec := &l.records[start+int64(i)]
+		records = append(records, state.RestoreRecord{Key: rec.Key, Value: rec.Value, TimestampMs: rec.TimestampMs})
+	}
+	at := state.Position{Offset: end, Epoch: -1}
+	if err := r.Apply(records, at); err != nil {
+		return err
+	}
+	sum, err := r.Finish(at)
+	if err != nil {
+		return err
+	}
+	if sum.HighestTimestampMs != state.NoTime {
+		t.restored[name] = sum.HighestTimestampMs
+	}
+	t.positions[name] = at
+	return t.set.SetLevel(name, d.nowMs)
 }

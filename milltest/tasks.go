@@ -1,6 +1,7 @@
 package milltest
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -19,12 +20,14 @@ type testTask struct {
 	sub  *topology.Subtopology
 	set  *state.Set
 	task *task.Task
-	// queued are the records delivered and not yet taken, oldest first.
-	queued []queued
-	// stalled says that it waits for wall-clock time: an input that may still bring older records.
+	// queued are the records delivered and not yet taken, by input, oldest first.
+	queued [][]queued
+	// stalled says that it takes nothing before time moves on or records come: an input may still bring older records.
 	stalled bool
 	// positions are the ends of the changelogs of its stores as of what it has written.
 	positions map[string]state.Position
+	// restored are the highest timestamps of the changelogs that its stores were restored from.
+	restored map[string]int64
 }
 
 // queued is a record on its way into a task.
@@ -33,10 +36,38 @@ type queued struct {
 	tsMs int64
 }
 
+// first returns the queued record with the smallest timestamp, which is about to be taken; ok is false if there is none.
+func (t *testTask) first() (first queued, ok bool) {
+	for _, q := range t.queued {
+		if len(q) > 0 && (!ok || q[0].tsMs < first.tsMs || q[0].tsMs == first.tsMs && q[0].seq < first.seq) {
+			first, ok = q[0], true
+		}
+	}
+	return first, ok
+}
+
+// taken drops what the task has taken or skipped from the queues, and tells whether that was anything. Which record it
+// was is the task's choice; the queues only pace the driver.
+func (t *testTask) taken() bool {
+	moved := false
+	for i, in := range t.spec.Inputs {
+		left, _ := t.task.Buffered(in.TopicPartition)
+		moved = moved || left < len(t.queued[i])
+		t.queued[i] = t.queued[i][len(t.queued[i])-left:]
+	}
+	return moved
+}
+
 func (d *Driver) openTasks() error {
 	for _, spec := range d.plan.Tasks {
-		t := &testTask{spec: spec, sub: d.graph.Subtopology(spec.Subtopology), positions: make(map[string]state.Position)}
+		t := &testTask{
+			spec: spec, sub: d.graph.Subtopology(spec.Subtopology), queued: make([][]queued, len(spec.Inputs)),
+			positions: make(map[string]state.Position), restored: make(map[string]int64),
+		}
 		if err := d.openTask(t); err != nil {
+			if t.set != nil {
+				t.set.Abandon()
+			}
 			return err
 		}
 		d.tasks = append(d.tasks, t)
@@ -49,7 +80,12 @@ func (d *Driver) openTask(t *testTask) error {
 	if err != nil {
 		return err
 	}
-	if t.set, err = state.NewMemorySet(specs); err != nil {
+	if d.disk != nil {
+		t.set, err = d.disk.OpenSet(fmt.Sprintf("%d_%d", t.spec.Subtopology, t.spec.Partition), specs, nil)
+	} else {
+		t.set, err = state.NewMemorySet(specs)
+	}
+	if err != nil {
 		return err
 	}
 	if err := d.restore(t); err != nil {
@@ -63,7 +99,7 @@ func (d *Driver) openTask(t *testTask) error {
 	}
 	t.task, err = task.New(task.Config{
 		ID:  processor.TaskID{Subtopology: t.spec.Subtopology, Partition: t.spec.Partition},
-		Sub: t.sub, Inputs: inputs, Set: t.set, Committed: committed, Ctx: d.ctx,
+		Sub: t.sub, Inputs: inputs, Set: t.set, RestoredTimeMs: t.restored, Committed: committed, Ctx: d.ctx,
 		NowMs: func() int64 { return d.nowMs }, Metrics: d.metrics, Handlers: d.opts.handlers,
 		Partitions:   func(topic string) (int32, error) { return d.partitionsOf(topic), nil },
 		TopicName:    func(name string) string { return topology.DecoratedTopic(d.opts.appID, name) },
@@ -88,16 +124,23 @@ func (d *Driver) globalStores() map[string]any {
 	return m
 }
 
+// closeTasks closes the tasks. A task that has committed everything is closed in order and keeps what is on disk; one that
+// has not is left as by a crash, and falls back to what had been flushed.
 func (d *Driver) closeTasks() error {
-	var first error
+	var errs []error
 	for _, t := range d.tasks {
-		if err := t.task.Close(); err != nil && first == nil {
-			first = err
+		clean := t.task != nil && !t.task.CommitNeeded() && d.failed == nil
+		if t.task != nil {
+			errs = append(errs, t.task.Close())
 		}
-		t.set.Abandon()
+		if clean {
+			errs = append(errs, t.set.Close())
+		} else {
+			t.set.Abandon()
+		}
 	}
 	d.tasks = nil
-	return first
+	return errors.Join(errs...)
 }
 
 // append writes a record to a partition and hands it to whoever reads it.
@@ -110,7 +153,7 @@ func (d *Driver) append(tp broker.TopicPartition, r broker.Record) error {
 		return err
 	}
 	for _, t := range d.tasks {
-		for _, in := range t.spec.Inputs {
+		for i, in := range t.spec.Inputs {
 			if in.TopicPartition != tp {
 				continue
 			}
@@ -119,7 +162,8 @@ func (d *Driver) append(tp broker.TopicPartition, r broker.Record) error {
 			if err := t.task.Add(b); err != nil {
 				return err
 			}
-			t.queued = append(t.queued, queued{seq: d.nextSeq(), tsMs: r.TimestampMs})
+			t.queued[i] = append(t.queued[i], queued{seq: d.nextSeq(), tsMs: r.TimestampMs})
+			t.stalled = false
 		}
 	}
 	return nil
@@ -178,33 +222,24 @@ func (d *Driver) after() error {
 // next returns the task with the oldest queued record, by timestamp and then by the order of writing.
 func (d *Driver) next() *testTask {
 	var best *testTask
+	var oldest queued
 	for _, t := range d.tasks {
-		if len(t.queued) == 0 || t.stalled {
+		first, ok := t.first()
+		if !ok || t.stalled {
 			continue
 		}
-		if best == nil || t.queued[0].tsMs < best.queued[0].tsMs ||
-			t.queued[0].tsMs == best.queued[0].tsMs && t.queued[0].seq < best.queued[0].seq {
-			best = t
+		if best == nil || first.tsMs < oldest.tsMs || first.tsMs == oldest.tsMs && first.seq < oldest.seq {
+			best, oldest = t, first
 		}
 	}
 	return best
 }
 
 func (d *Driver) process(t *testTask) error {
-	n, err := t.task.Process(1)
-	if err != nil {
+	if _, err := t.task.Process(1); err != nil {
 		return err
 	}
-	if n == 0 {
-		// What is left was skipped, or waits for the idle time of another input.
-		t.stalled = t.task.Idle().UntilMs > 0
-		if !t.stalled {
-			t.queued = nil
-		}
-		return nil
-	}
-	// Which record was taken is the task's choice; the queue only paces the driver.
-	t.queued = t.queued[1:]
+	t.stalled = !t.taken()
 	return nil
 }
 
@@ -215,17 +250,19 @@ func (d *Driver) settleConcurrently() error {
 		}
 		var wg sync.WaitGroup
 		errs := make([]error, len(d.tasks))
-		busy := false
+		var busy []*testTask
 		for i, t := range d.tasks {
-			n := len(t.queued)
-			if n == 0 {
+			if _, ok := t.first(); !ok || t.stalled {
 				continue
 			}
-			busy = true
-			t.queued = nil
+			n := 0
+			for _, q := range t.queued {
+				n += len(q)
+			}
+			busy = append(busy, t)
 			wg.Go(func() { _, errs[i] = t.task.Process(n) })
 		}
-		if !busy {
+		if len(busy) == 0 {
 			return nil
 		}
 		wg.Wait()
@@ -233,6 +270,9 @@ func (d *Driver) settleConcurrently() error {
 			if err != nil {
 				return d.fail(err)
 			}
+		}
+		for _, t := range busy {
+			t.stalled = !t.taken()
 		}
 	}
 }
@@ -300,6 +340,11 @@ func (d *Driver) commitAll() error {
 		}
 		if err := t.task.Sealed(u, t.positions); err != nil {
 			return d.fail(err)
+		}
+		if t.set.FlushDue(d.nowMs) {
+			if err := t.set.Flush(); err != nil {
+				return d.fail(err)
+			}
 		}
 	}
 	return nil

@@ -33,6 +33,9 @@ type Key[K any] struct {
 type Late[V any] struct {
 	Value V `json:"value"`
 
+	// NullValue says that the record's value is null in Kafka's sense; Value is the zero value then.
+	NullValue bool `json:"null_value,omitempty"`
+
 	// ObservedTimeMs is the highest timestamp that the step had seen when it judged the record, in milliseconds since
 	// the Unix epoch.
 	ObservedTimeMs int64 `json:"observed_time_ms"`

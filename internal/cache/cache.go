@@ -51,6 +51,9 @@ type Config[K, V, C any] struct {
 	// at once, and MaxBytes bounds the read cache (0: none).
 	Dedupe   bool
 	MaxBytes int64
+	// Blame, if it is set, says of an error that came up while a waiting write was carried out where it belongs: the step
+	// in process then has nothing to do with it. ctx is the context of that write.
+	Blame func(ctx C, err error) error
 }
 
 // Store is a typed store of one task: K is the key as steps see it, C the context under which a key was last written. It
@@ -62,6 +65,7 @@ type Store[K, V, C any] struct {
 	max     int64
 	clone   func(V) V // nil: assigning is enough
 	decoded bool
+	blame   func(C, error) error
 
 	bytes   int64
 	entries map[string]*entry[K, V, C]
@@ -70,6 +74,9 @@ type Store[K, V, C any] struct {
 
 	onFlush func(*Update[K, V, C]) error
 	needOld bool
+	// flushing says that a flush is under way: the steps that hear of it may read this store, and must not start another.
+	flushing bool
+	scratch  []byte // of an encoded value on its way in
 }
 
 type entry[K, V, C any] struct {
@@ -90,7 +97,10 @@ type entry[K, V, C any] struct {
 func New[K, V, C any](cfg Config[K, V, C]) *Store[K, V, C] {
 	s := &Store[K, V, C]{
 		backing: cfg.Backing, value: cfg.Value, dedupe: cfg.Dedupe && cfg.MaxBytes > 0, max: cfg.MaxBytes,
-		entries: make(map[string]*entry[K, V, C]),
+		entries: make(map[string]*entry[K, V, C]), blame: cfg.Blame,
+	}
+	if s.blame == nil {
+		s.blame = func(_ C, err error) error { return err }
 	}
 	if c, ok := cfg.Value.(serde.Cloner[V]); ok {
 		s.clone, s.decoded = c.Clone, true
@@ -131,9 +141,7 @@ func (s *Store[K, V, C]) Get(key []byte) (v V, tsMs int64, ok bool, err error) {
 	if s.max > 0 {
 		e := s.insert(key)
 		e.has, e.tsMs = true, tsMs
-		if err := s.copyIn(e, v, local[stampBytes:]); err != nil {
-			return v, 0, false, err
-		}
+		s.copyIn(e, v, local[stampBytes:])
 		if err := s.resize(e); err != nil {
 			return v, 0, false, err
 		}
@@ -159,25 +167,26 @@ func (s *Store[K, V, C]) Put(key []byte, k K, v V, has bool, tsMs int64, ctx C) 
 	if !s.dedupe {
 		return s.writeThrough(key, v, has, tsMs)
 	}
+	// The value is encoded before anything is touched: one that does not encode leaves what was there.
+	raw := s.scratch[:0]
+	if has && !s.decoded {
+		var err error
+		if raw, err = s.value.Append(raw, v); err != nil {
+			return err
+		}
+		s.scratch = raw
+	}
 	e := s.entries[string(key)]
 	if e == nil {
 		e = s.insert(key)
 	} else {
 		s.lru.moveToFront(e)
 	}
-	var raw []byte
-	if has && !s.decoded {
-		b, err := s.value.Append(e.raw[:0], v)
-		if err != nil {
-			return err
-		}
-		raw = b
-	}
-	e.k, e.val, e.raw, e.has, e.tsMs, e.ctx = k, v, raw, has, tsMs, ctx
-	if !s.decoded {
+	if !has || !s.decoded {
 		var zero V
-		e.val = zero
+		v = zero
 	}
+	e.k, e.val, e.raw, e.has, e.tsMs, e.ctx = k, v, append(e.raw[:0], raw...), has, tsMs, ctx
 	if e.isDirty {
 		s.dirty.remove(e)
 	}
@@ -209,9 +218,10 @@ func (s *Store[K, V, C]) writeThrough(key []byte, v V, has bool, tsMs int64) err
 	}
 	e.has, e.tsMs = has, tsMs
 	if has {
-		if err := s.copyIn(e, v, local[stampBytes:]); err != nil {
-			return err
-		}
+		s.copyIn(e, v, local[stampBytes:])
+	} else {
+		var zero V
+		e.val, e.raw = zero, e.raw[:0]
 	}
 	return s.resize(e)
 }
@@ -226,39 +236,51 @@ func (s *Store[K, V, C]) local(v V, tsMs int64) ([]byte, error) {
 	return s.backing.Keep(b), nil
 }
 
-// Flush writes what waits, oldest write first, and reports it.
+// Flush writes what waits, oldest write first, and reports it. While a flush is under way another call does nothing.
 func (s *Store[K, V, C]) Flush() error {
+	if s.flushing {
+		return nil
+	}
+	s.flushing = true
+	defer func() { s.flushing = false }()
 	for e := s.dirty.front; e != nil; e = s.dirty.front {
 		s.dirty.remove(e)
 		e.isDirty = false
-		if err := s.flush(e); err != nil {
+		u, report, err := s.writeOut(e)
+		if err != nil {
+			return s.blame(e.ctx, err)
+		}
+		if !report {
+			continue
+		}
+		if err := s.onFlush(&u); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Store[K, V, C]) flush(e *entry[K, V, C]) error {
-	u := Update[K, V, C]{Key: e.k, HasNew: e.has, TimestampMs: e.tsMs, Context: e.ctx}
+// writeOut carries out a write that has waited. report is false if nobody is to hear of it.
+func (s *Store[K, V, C]) writeOut(e *entry[K, V, C]) (u Update[K, V, C], report bool, err error) {
+	u = Update[K, V, C]{Key: e.k, HasNew: e.has, TimestampMs: e.tsMs, Context: e.ctx}
 	key := []byte(e.key)
 	if s.onFlush != nil && (s.needOld || !e.has) {
 		old, ok, err := s.backing.Load(key)
 		if err != nil {
-			return err
+			return u, false, err
 		}
 		if !ok && !e.has {
-			return nil // written and deleted again before anybody saw it
+			return u, false, nil // written and deleted again before anybody saw it
 		}
 		if ok && s.needOld {
 			if u.Old, _, err = s.Decode(old); err != nil {
-				return err
+				return u, false, err
 			}
 			u.HasOld = true
 		}
 	}
 	var local []byte
 	if e.has {
-		var err error
 		if s.decoded {
 			local, err = s.local(e.val, e.tsMs)
 		} else {
@@ -266,22 +288,21 @@ func (s *Store[K, V, C]) flush(e *entry[K, V, C]) error {
 			local = s.backing.Keep(append(b, e.raw...))
 		}
 		if err != nil {
-			return err
+			return u, false, err
 		}
 	}
 	if err := s.backing.Write(key, local, e.tsMs); err != nil {
-		return err
+		return u, false, err
 	}
 	if s.onFlush == nil {
-		return nil
+		return u, false, nil
 	}
 	if e.has {
-		var err error
 		if u.New, err = s.copyOut(e); err != nil {
-			return err
+			return u, false, err
 		}
 	}
-	return s.onFlush(&u)
+	return u, true, nil
 }
 
 // Waiting walks the writes that wait for a flush, in no order. The values belong to the caller.
@@ -323,16 +344,15 @@ func (s *Store[K, V, C]) copyOut(e *entry[K, V, C]) (V, error) {
 }
 
 // copyIn keeps a value that also goes to somebody else.
-func (s *Store[K, V, C]) copyIn(e *entry[K, V, C], v V, encoded []byte) error {
+func (s *Store[K, V, C]) copyIn(e *entry[K, V, C], v V, encoded []byte) {
 	if !s.decoded {
 		e.raw = append(e.raw[:0], encoded...)
-		return nil
+		return
 	}
 	if s.clone != nil {
 		v = s.clone(v)
 	}
 	e.val = v
-	return nil
 }
 
 func (s *Store[K, V, C]) insert(key []byte) *entry[K, V, C] {
@@ -349,6 +369,9 @@ func (s *Store[K, V, C]) resize(e *entry[K, V, C]) error {
 	for s.bytes > s.max && s.lru.back != nil {
 		last := s.lru.back
 		if last.isDirty {
+			if s.flushing {
+				return nil // the flush that is under way makes room; until then the cache stays above its bound
+			}
 			// Everything that waits goes, in the order of writing, so that no update overtakes an older one.
 			if err := s.Flush(); err != nil {
 				return err

@@ -2,17 +2,17 @@ package op
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"github.com/millrace-io/millrace/internal/cache"
 	"github.com/millrace-io/millrace/internal/metrics"
 	"github.com/millrace-io/millrace/processor"
+	"github.com/millrace-io/millrace/serde"
 	"github.com/millrace-io/millrace/window"
 )
 
-// Fold takes one record into an aggregate. has says whether there is one; a nil result of a type that has a nil deletes
-// it. The aggregate belongs to the function, which may change it in place and return it.
-type Fold[K, V, A any] func(r *processor.Record[K, V], agg A, has bool) (A, error)
+// Fold takes one record into an aggregate. has says whether there is one; with keep false, or a nil result of a type that
+// has a nil, it is deleted. The aggregate belongs to the function, which may change it in place and return it.
+type Fold[K, V, A any] func(r *processor.Record[K, V], agg A, has bool) (out A, keep bool, err error)
 
 // AggregateSpec describes an aggregation of a stream by key.
 type AggregateSpec[K, V, A any] struct {
@@ -49,22 +49,10 @@ func (a *aggregate[K, V, A]) Process(r *processor.Record[K, V]) error {
 		a.nullValue.Inc()
 		return nil
 	}
-	s := a.out.store
-	key, err := s.encode(r.Key)
-	if err != nil {
-		return err
-	}
 	for attempt := 1; ; attempt++ {
-		var c Change[A]
-		agg, tsMs, has, err := s.cache.Get(key)
-		if err != nil {
-			return err
-		}
-		if c.New, c.HasNew, err = a.fold(r, agg, has); err == nil {
-			if !has || r.TimestampMs > tsMs {
-				tsMs = r.TimestampMs
-			}
-			return a.out.update(r.Key, r.Headers, c, tsMs)
+		c, tsMs, err := a.update(r)
+		if err == nil {
+			return a.out.sent(r.Key, r.Headers, c, tsMs)
 		}
 		if retry, err := a.failed(err, attempt); !retry {
 			return err
@@ -72,21 +60,39 @@ func (a *aggregate[K, V, A]) Process(r *processor.Record[K, V]) error {
 	}
 }
 
+func (a *aggregate[K, V, A]) update(r *processor.Record[K, V]) (c Change[A], tsMs int64, err error) {
+	key, err := a.out.encode(r.Key)
+	if err != nil {
+		return c, 0, err
+	}
+	agg, tsMs, has, err := a.out.store.cache.Get(key)
+	if err != nil {
+		return c, 0, err
+	}
+	if c.New, c.HasNew, err = a.fold(r, agg, has); err != nil {
+		return c, 0, err
+	}
+	if !has || r.TimestampMs > tsMs {
+		tsMs = r.TimestampMs
+	}
+	return c, tsMs, a.out.put(key, r.Key, r.Headers, &c, tsMs, r.TimestampMs)
+}
+
 // folder calls a Fold.
 type folder[K, V, A any] struct {
 	guard
-	f    Fold[K, V, A]
-	keep func(*A) bool
+	f     Fold[K, V, A]
+	there func(*A) bool
 }
 
 func newFolder[K, V, A any](env *Env, step string, f Fold[K, V, A]) folder[K, V, A] {
-	return folder[K, V, A]{guard: newGuard(env, step), f: f, keep: NotNil[A]()}
+	return folder[K, V, A]{guard: newGuard(env, step), f: f, there: NotNil[A]()}
 }
 
 func (f *folder[K, V, A]) fold(r *processor.Record[K, V], agg A, has bool) (out A, keep bool, err error) {
 	defer recovered(&err)
-	out, err = f.f(r, agg, has)
-	return out, err == nil && f.keep(&out), err
+	out, keep, err = f.f(r, agg, has)
+	return out, keep && err == nil && f.there(&out), err
 }
 
 // WindowAggregateSpec describes an aggregation of a stream by key and time window.
@@ -121,8 +127,8 @@ func NewWindowAggregate[K, V, A any](spec WindowAggregateSpec[K, V, A]) Factory 
 			return nil, err
 		}
 		w := &windowAggregate[K, V, A]{
-			folder: newFolder(env, step, spec.Fold), windows: spec.Windows, graceMs: spec.Windows.GraceMs(),
-			store: s, next: next, sendOld: spec.Table.SendOld,
+			folder: newFolder(env, step, spec.Fold), windows: spec.Windows,
+			store: s, next: next, sendOld: spec.Table.SendOld, cached: s.cache.Dedupes(),
 			nullKey: env.counter(step, metrics.NullKey), expired: env.counter(step, metrics.Late),
 		}
 		if lateStep != "" {
@@ -130,7 +136,7 @@ func NewWindowAggregate[K, V, A any](spec WindowAggregateSpec[K, V, A]) Factory 
 				return nil, err
 			}
 		}
-		if s.cache.Dedupes() {
+		if w.cached {
 			s.cache.OnFlush(w.flushed, spec.Table.SendOld)
 			env.OnFlush(s.FlushCache)
 		}
@@ -142,11 +148,11 @@ func NewWindowAggregate[K, V, A any](spec WindowAggregateSpec[K, V, A]) Factory 
 type windowAggregate[K, V, A any] struct {
 	folder[K, V, A]
 	windows    window.Time
-	graceMs    int64
 	store      *WindowStore[K, A]
 	next       Sink[window.Key[K], Change[A]]
 	late       Sink[K, window.Late[V]]
 	sendOld    bool
+	cached     bool
 	nullKey    *metrics.Counter
 	expired    *metrics.Counter
 	observedMs int64
@@ -164,22 +170,16 @@ func (w *windowAggregate[K, V, A]) Process(r *processor.Record[K, V]) error {
 		return nil
 	}
 	w.observedMs = max(w.observedMs, r.TimestampMs)
-	closeMs := w.observedMs - w.graceMs
+	closeMs := w.windows.CloseTimeMs(w.observedMs)
 	w.in = w.windows.AppendWindows(w.in[:0], r.TimestampMs)
 	w.missed = w.missed[:0]
-	key, err := w.store.key.Append(w.key[:0], r.Key)
-	if err != nil {
-		return fmt.Errorf("millrace: store %s: key does not encode: %w", w.store.name, err)
-	}
-	n := len(key)
 	for _, win := range w.in {
 		if win.EndMs <= closeMs {
 			w.missed = append(w.missed, win)
 			w.expired.Inc()
 			continue
 		}
-		w.key = binary.BigEndian.AppendUint64(key[:n], uint64(win.StartMs))
-		if err := w.update(r, w.key, win); err != nil {
+		if err := w.add(r, win); err != nil {
 			return err
 		}
 	}
@@ -189,27 +189,23 @@ func (w *windowAggregate[K, V, A]) Process(r *processor.Record[K, V]) error {
 	w.lateR = processor.Record[K, window.Late[V]]{
 		Key: r.Key, TimestampMs: r.TimestampMs, Headers: r.Headers,
 		Value: window.Late[V]{
-			Value: r.Value, ObservedTimeMs: w.observedMs, Missed: append([]window.Window(nil), w.missed...),
-			Accepted: len(w.missed) < len(w.in),
+			Value: r.Value, NullValue: r.NullValue, ObservedTimeMs: w.observedMs,
+			Missed: append([]window.Window(nil), w.missed...), Accepted: len(w.missed) < len(w.in),
 		},
 	}
 	return w.late.Process(&w.lateR)
 }
 
-func (w *windowAggregate[K, V, A]) update(r *processor.Record[K, V], key []byte, win window.Window) error {
+// add takes a record into one window. A failure that the policy passes over costs the record this window alone.
+func (w *windowAggregate[K, V, A]) add(r *processor.Record[K, V], win window.Window) error {
 	k := window.Key[K]{Key: r.Key, Window: win}
 	for attempt := 1; ; attempt++ {
-		agg, tsMs, has, err := w.store.cache.Get(key)
-		if err != nil {
-			return err
-		}
-		var c Change[A]
-		c.New, c.HasNew, err = w.fold(r, agg, has)
+		c, tsMs, err := w.update(r, k)
 		if err == nil {
-			if !has || r.TimestampMs > tsMs {
-				tsMs = r.TimestampMs
+			if w.cached {
+				return nil
 			}
-			return w.put(r, key, k, c, tsMs)
+			return w.forward(k, r.Headers, c, tsMs)
 		}
 		if retry, err := w.failed(err, attempt); !retry {
 			return err
@@ -217,32 +213,38 @@ func (w *windowAggregate[K, V, A]) update(r *processor.Record[K, V], key []byte,
 	}
 }
 
-func (w *windowAggregate[K, V, A]) put(r *processor.Record[K, V], key []byte, k window.Key[K], c Change[A], tsMs int64) error {
-	cached := w.store.cache.Dedupes()
-	if w.sendOld && !cached {
-		var err error
+func (w *windowAggregate[K, V, A]) update(r *processor.Record[K, V], k window.Key[K]) (c Change[A], tsMs int64, err error) {
+	key, err := w.store.appendKey(w.key[:0], r.Key)
+	if err != nil {
+		return c, 0, err
+	}
+	key = binary.BigEndian.AppendUint64(key, uint64(k.Window.StartMs))
+	w.key = key
+	agg, tsMs, has, err := w.store.cache.Get(key)
+	if err != nil {
+		return c, 0, err
+	}
+	if c.New, c.HasNew, err = w.fold(r, agg, has); err != nil {
+		return c, 0, err
+	}
+	if !has || r.TimestampMs > tsMs {
+		tsMs = r.TimestampMs
+	}
+	if w.sendOld && !w.cached {
+		// Read again: the function may have changed what it was given.
 		if c.Old, _, c.HasOld, err = w.store.cache.Get(key); err != nil {
-			return err
+			return c, 0, err
 		}
 	}
-	ctx := w.env.cur
-	ctx.raw, ctx.headers, ctx.tsMs = nil, r.Headers, r.TimestampMs
-	if err := w.store.cache.Put(key, k, c.New, c.HasNew, tsMs, ctx); err != nil {
-		return err
-	}
-	if cached {
-		return nil
-	}
-	w.out = processor.Record[window.Key[K], Change[A]]{Key: k, Value: c, TimestampMs: tsMs, Headers: r.Headers}
+	return c, tsMs, w.store.cache.Put(key, k, c.New, c.HasNew, storedMs(&c, tsMs, r.TimestampMs), w.env.waiting(r.Headers, r.TimestampMs))
+}
+
+func (w *windowAggregate[K, V, A]) forward(k window.Key[K], headers serde.Headers, c Change[A], tsMs int64) error {
+	w.out = processor.Record[window.Key[K], Change[A]]{Key: k, Value: c, TimestampMs: tsMs, Headers: headers}
 	return w.next.Process(&w.out)
 }
 
 func (w *windowAggregate[K, V, A]) flushed(u *cache.Update[window.Key[K], A, current]) error {
-	return w.env.withContext(u.Context, func() error {
-		w.out = processor.Record[window.Key[K], Change[A]]{
-			Key: u.Key, Value: Change[A]{New: u.New, Old: u.Old, HasNew: u.HasNew, HasOld: u.HasOld},
-			TimestampMs: u.TimestampMs, Headers: u.Context.headers,
-		}
-		return w.next.Process(&w.out)
-	})
+	c := Change[A]{New: u.New, Old: u.Old, HasNew: u.HasNew, HasOld: u.HasOld}
+	return w.env.withContext(u.Context, func() error { return w.forward(u.Key, u.Context.headers, c, u.TimestampMs) })
 }

@@ -90,7 +90,7 @@ const slabBytes = 64 << 10
 // alloc returns a zero-length slice with room for n bytes from the task's current slab. What is appended must be kept
 // with keep, or it is overwritten by the next.
 func (e *Env) alloc(n int) []byte {
-	if cap(e.slab)-len(e.slab) < n {
+	if e.slab == nil || cap(e.slab)-len(e.slab) < n {
 		size := slabBytes
 		if n > size {
 			size = n

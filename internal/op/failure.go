@@ -85,6 +85,21 @@ func (e *Env) judge(h processor.Handler, stage processor.Stage, step, outputTopi
 	return false, fatal
 }
 
+// fault makes an error of the engine itself (its state, its memory) one that ends the task: no policy for records has a
+// say in it. step is the step or the store that met it.
+func (e *Env) fault(step string, err error) error {
+	if err == nil || isFatal(err) {
+		return err
+	}
+	origin, _ := e.Origin()
+	return &FatalError{Stage: processor.Processing, Step: step, Task: e.Task, Origin: origin, Err: err}
+}
+
+// blame is fault for an error that came up under the context of a write that had waited in a cache.
+func (e *Env) blame(store string, c current, err error) error {
+	return e.withContext(c, func() error { return e.fault(store, err) })
+}
+
 func callHandler(h processor.Handler, f processor.Failure) (r processor.Response, err error) {
 	defer recovered(&err)
 	return h(f), nil
@@ -98,6 +113,9 @@ func (e *Env) deadLetter(step string, d processor.DeadLetter) error {
 	}
 	p := partitioner{partitions: n}
 	ts := d.TimestampMs
+	if ts == 0 {
+		ts = e.cur.tsMs
+	}
 	if ts < 0 {
 		ts = e.NowMs()
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/metrics"
+	"github.com/millrace-io/millrace/internal/nilness"
 	"github.com/millrace-io/millrace/processor"
 	"github.com/millrace-io/millrace/serde"
 )
@@ -71,6 +72,7 @@ func (s *source[K, V]) NewHead(in *broker.TopicPartition) (Head, error) {
 		failed:   s.env.counter(s.step, metrics.Deserialization),
 		negative: s.env.counter(s.step, metrics.NegativeTimestamp),
 	}
+	h.nilKey, h.nilValue = nilness.Checker[K](), nilness.Checker[V]()
 	h.keyHeaders, _ = key.(serde.HeaderDecoder[K])
 	h.valueHeaders, _ = value.(serde.HeaderDecoder[V])
 	return h, nil
@@ -96,6 +98,8 @@ type head[K, V any] struct {
 	value        serde.Serde[V]
 	keyHeaders   serde.HeaderDecoder[K]
 	valueHeaders serde.HeaderDecoder[V]
+	nilKey       func(*K) bool
+	nilValue     func(*V) bool
 	failed       *metrics.Counter
 	negative     *metrics.Counter
 
@@ -137,6 +141,8 @@ func (h *head[K, V]) decode(raw *broker.Record) (err error) {
 		if err != nil {
 			return fmt.Errorf("key: %w", err)
 		}
+		// A decoded nil (of JSON's null, say) is a null too.
+		h.rec.NullKey = h.nilKey != nil && h.nilKey(&h.rec.Key)
 	}
 	if raw.Value != nil {
 		if h.valueHeaders != nil {
@@ -147,6 +153,7 @@ func (h *head[K, V]) decode(raw *broker.Record) (err error) {
 		if err != nil {
 			return fmt.Errorf("value: %w", err)
 		}
+		h.rec.NullValue = h.nilValue != nil && h.nilValue(&h.rec.Value)
 	}
 	return nil
 }

@@ -69,18 +69,21 @@ type kvBacking struct {
 	log changelog
 }
 
-func (b *kvBacking) Load(key []byte) ([]byte, bool, error) { return b.kv.Get(key) }
+func (b *kvBacking) Load(key []byte) ([]byte, bool, error) {
+	v, ok, err := b.kv.Get(key)
+	return v, ok, b.env.fault(b.log.store, err)
+}
 
 func (b *kvBacking) Write(key, local []byte, tsMs int64) error {
 	if local == nil {
 		if err := b.kv.Delete(key); err != nil {
-			return err
+			return b.env.fault(b.log.store, err)
 		}
 		b.log.log(key, nil, tsMs)
 		return nil
 	}
 	if err := b.kv.Put(key, local); err != nil {
-		return err
+		return b.env.fault(b.log.store, err)
 	}
 	b.log.log(key, local[8:], tsMs)
 	return nil
@@ -105,13 +108,16 @@ func (f *KVFactory[K, V]) Open(env *Env) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	name := f.Spec.Name
 	b := &kvBacking{env: env, kv: kv, log: newChangelog(env, f.Spec)}
-	cfg := cache.Config[K, V, current]{Backing: b, Value: f.Value, MaxBytes: env.ReadCacheBytes}
+	cfg := cache.Config[K, V, current]{
+		Backing: b, Value: guarded(f.Value), MaxBytes: env.ReadCacheBytes,
+		Blame: func(c current, err error) error { return env.blame(name, c, err) },
+	}
 	if f.Spec.Cached && env.CacheBytes > 0 {
 		cfg.Dedupe, cfg.MaxBytes = true, env.CacheBytes
 	}
-	s := &KVStore[K, V]{env: env, name: f.Spec.Name, key: f.Key, kv: kv, cache: cache.New(cfg)}
-	return s, nil
+	return &KVStore[K, V]{env: env, name: name, key: guarded(f.Key), kv: kv, cache: cache.New(cfg), there: NotNil[V]()}, nil
 }
 
 // KVStore is a task's key-value store.
@@ -121,18 +127,28 @@ type KVStore[K, V any] struct {
 	key   serde.Serde[K]
 	kv    *state.KV
 	cache *cache.Store[K, V, current]
+	there func(*V) bool
 	buf   []byte
 }
 
 var _ store.KeyValue[string, string] = (*KVStore[string, string])(nil)
 
-// encode encodes a key into the store's scratch buffer.
+// encode encodes a key into the store's scratch buffer, which every read and write by user code and by joins uses. A step
+// that must keep an encoded key across such a call has a buffer of its own.
 func (s *KVStore[K, V]) encode(k K) ([]byte, error) {
-	b, err := s.key.Append(s.buf[:0], k)
+	b, err := s.appendKey(s.buf[:0], k)
 	if err != nil {
-		return nil, fmt.Errorf("millrace: store %s: key does not encode: %w", s.name, err)
+		return nil, err
 	}
 	s.buf = b
+	return b, nil
+}
+
+func (s *KVStore[K, V]) appendKey(dst []byte, k K) ([]byte, error) {
+	b, err := s.key.Append(dst, k)
+	if err != nil {
+		return dst, fmt.Errorf("millrace: store %s: key does not encode: %w", s.name, err)
+	}
 	return b, nil
 }
 
@@ -162,7 +178,7 @@ func (s *KVStore[K, V]) get(k K) (v V, tsMs int64, ok bool, err error) {
 // Put sets a value under the timestamp of the record in process.
 func (s *KVStore[K, V]) Put(k K, v V) error { return s.PutStamped(k, v, s.env.cur.tsMs) }
 
-// PutStamped sets a value under a timestamp.
+// PutStamped sets a value under a timestamp. A nil of a type that has one deletes the key.
 func (s *KVStore[K, V]) PutStamped(k K, v V, tsMs int64) error {
 	if tsMs < 0 {
 		return fmt.Errorf("millrace: store %s: negative timestamp %d", s.name, tsMs)
@@ -171,7 +187,7 @@ func (s *KVStore[K, V]) PutStamped(k K, v V, tsMs int64) error {
 	if err != nil {
 		return err
 	}
-	return s.cache.Put(b, k, v, true, tsMs, s.context())
+	return s.cache.Put(b, k, v, s.there(&v), tsMs, s.context())
 }
 
 // Delete removes a key.
@@ -193,13 +209,13 @@ func (s *KVStore[K, V]) context() current {
 
 // Range walks the keys between two keys, both included, in the order of their bytes.
 func (s *KVStore[K, V]) Range(from, to K) (store.Iterator[K, V], error) {
-	lo, err := s.key.Append(nil, from)
+	lo, err := s.appendKey([]byte{}, from)
 	if err != nil {
-		return nil, fmt.Errorf("millrace: store %s: key does not encode: %w", s.name, err)
+		return nil, err
 	}
-	hi, err := s.key.Append(nil, to)
+	hi, err := s.appendKey(nil, to)
 	if err != nil {
-		return nil, fmt.Errorf("millrace: store %s: key does not encode: %w", s.name, err)
+		return nil, err
 	}
 	// The byte store's upper bound is exclusive: the key after hi is hi and a zero byte.
 	return s.iterate(lo, append(hi, 0))
@@ -223,12 +239,10 @@ func (s *KVStore[K, V]) iterate(lo, hi []byte) (store.Iterator[K, V], error) {
 	slices.SortFunc(waiting, func(a, b waitingEntry[K, V]) int { return bytes.Compare(a.enc, b.enc) })
 	it, err := s.kv.Range(lo, hi, false)
 	if err != nil {
-		return nil, err
+		return nil, s.env.fault(s.name, err)
 	}
 	return &iterator[K, V]{
-		base: it, waiting: waiting,
-		decodeKey: s.key.Decode,
-		decode:    s.cache.Decode,
+		s: s, base: it, waiting: waiting,
 	}, nil
 }
 
@@ -243,10 +257,9 @@ type waitingEntry[K, V any] struct {
 
 // iterator walks a byte store and the writes that wait above it, in the order of encoded keys.
 type iterator[K, V any] struct {
-	base      *state.Iterator
-	waiting   []waitingEntry[K, V]
-	decodeKey func([]byte) (K, error)
-	decode    func([]byte) (V, int64, error)
+	s       *KVStore[K, V]
+	base    *state.Iterator
+	waiting []waitingEntry[K, V]
 
 	baseOK bool // base stands on an entry not yet returned
 	begun  bool
@@ -288,14 +301,14 @@ func (it *iterator[K, V]) Next() bool {
 			}
 		}
 		if !it.baseOK {
-			it.err = it.base.Err()
+			it.err = it.s.env.fault(it.s.name, it.base.Err())
 			return false
 		}
-		if it.k, it.err = it.decodeKey(it.base.Key()); it.err != nil {
-			it.err = fmt.Errorf("millrace: a stored key does not decode: %w; has the serde of the store changed?", it.err)
+		if it.k, it.err = it.s.key.Decode(it.base.Key()); it.err != nil {
+			it.err = fmt.Errorf("millrace: store %s: a stored key does not decode: %w; has the serde of the store changed?", it.s.name, it.err)
 			return false
 		}
-		if it.v, it.tsMs, it.err = it.decode(it.base.Value()); it.err != nil {
+		if it.v, it.tsMs, it.err = it.s.cache.Decode(it.base.Value()); it.err != nil {
 			return false
 		}
 		it.baseOK = it.base.Next()

@@ -31,7 +31,8 @@ func splitWindowKey(b []byte) (key []byte, startMs int64) {
 
 func (b *windowBacking) Load(k []byte) ([]byte, bool, error) {
 	key, start := splitWindowKey(k)
-	return b.w.Get(key, start, 0)
+	v, ok, err := b.w.Get(key, start, 0)
+	return v, ok, b.env.fault(b.log.store, err)
 }
 
 func (b *windowBacking) Write(k, local []byte, tsMs int64) error {
@@ -44,7 +45,7 @@ func (b *windowBacking) Write(k, local []byte, tsMs int64) error {
 		accepted, err = b.w.Put(key, start, 0, local)
 	}
 	if err != nil {
-		return err
+		return b.env.fault(b.log.store, err)
 	}
 	if !accepted {
 		// Past the retention. As in Kafka Streams the changelog still gets the record.
@@ -79,13 +80,17 @@ func (f *WindowFactory[K, V]) Open(env *Env) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &windowBacking{env: env, w: w, log: newChangelog(env, f.Spec), expired: env.counter(f.Spec.Name, metrics.ExpiredOnPut)}
-	cfg := cache.Config[window.Key[K], V, current]{Backing: b, Value: f.Value, MaxBytes: env.ReadCacheBytes}
+	name := f.Spec.Name
+	b := &windowBacking{env: env, w: w, log: newChangelog(env, f.Spec), expired: env.counter(name, metrics.ExpiredOnPut)}
+	cfg := cache.Config[window.Key[K], V, current]{
+		Backing: b, Value: guarded(f.Value), MaxBytes: env.ReadCacheBytes,
+		Blame: func(c current, err error) error { return env.blame(name, c, err) },
+	}
 	if f.Spec.Cached && env.CacheBytes > 0 {
 		cfg.Dedupe, cfg.MaxBytes = true, env.CacheBytes
 	}
 	return &WindowStore[K, V]{
-		env: env, name: f.Spec.Name, sizeMs: f.SizeMs, key: f.Key, w: w, cache: cache.New(cfg),
+		env: env, name: name, sizeMs: f.SizeMs, key: guarded(f.Key), w: w, cache: cache.New(cfg), there: NotNil[V](),
 	}, nil
 }
 
@@ -97,33 +102,28 @@ type WindowStore[K, V any] struct {
 	key    serde.Serde[K]
 	w      *state.WindowStore
 	cache  *cache.Store[window.Key[K], V, current]
+	there  func(*V) bool
 	buf    []byte
 }
 
 var _ store.Window[string, string] = (*WindowStore[string, string])(nil)
 
-// encode encodes key and start into the store's scratch buffer.
+// encode encodes key and start into the store's scratch buffer; see KVStore.encode.
 func (s *WindowStore[K, V]) encode(k K, startMs int64) ([]byte, error) {
-	b, err := s.encodeKey(k)
+	b, err := s.appendKey(s.buf[:0], k)
 	if err != nil {
 		return nil, err
 	}
-	return s.withStart(b, startMs), nil
+	s.buf = binary.BigEndian.AppendUint64(b, uint64(startMs))
+	return s.buf, nil
 }
 
-func (s *WindowStore[K, V]) encodeKey(k K) ([]byte, error) {
-	b, err := s.key.Append(s.buf[:0], k)
+func (s *WindowStore[K, V]) appendKey(dst []byte, k K) ([]byte, error) {
+	b, err := s.key.Append(dst, k)
 	if err != nil {
-		return nil, fmt.Errorf("millrace: store %s: key does not encode: %w", s.name, err)
+		return dst, fmt.Errorf("millrace: store %s: key does not encode: %w", s.name, err)
 	}
-	s.buf = b
 	return b, nil
-}
-
-func (s *WindowStore[K, V]) withStart(key []byte, startMs int64) []byte {
-	b := binary.BigEndian.AppendUint64(key, uint64(startMs))
-	s.buf = b
-	return b
 }
 
 func (s *WindowStore[K, V]) windowed(k K, startMs int64) window.Key[K] {
@@ -167,7 +167,7 @@ func (s *WindowStore[K, V]) Put(k K, v V, startMs int64) error {
 	return s.PutStamped(k, v, startMs, s.env.cur.tsMs)
 }
 
-// PutStamped sets it under a timestamp of its own.
+// PutStamped sets it under a timestamp of its own. A nil of a type that has one deletes the row.
 func (s *WindowStore[K, V]) PutStamped(k K, v V, startMs, tsMs int64) error {
 	if startMs < 0 || tsMs < 0 {
 		return fmt.Errorf("millrace: store %s: negative window start %d or timestamp %d", s.name, startMs, tsMs)
@@ -176,7 +176,7 @@ func (s *WindowStore[K, V]) PutStamped(k K, v V, startMs, tsMs int64) error {
 	if err != nil {
 		return err
 	}
-	return s.cache.Put(b, s.windowed(k, startMs), v, true, tsMs, s.context())
+	return s.cache.Put(b, s.windowed(k, startMs), v, s.there(&v), tsMs, s.context())
 }
 
 // Delete removes the value of a key in a window.
@@ -193,76 +193,4 @@ func (s *WindowStore[K, V]) context() current {
 	c := s.env.cur
 	c.raw = nil
 	return c
-}
-
-// Fetch walks the windows of one key. What waits in the cache is written first: a fetch sees all updates.
-func (s *WindowStore[K, V]) Fetch(k K, fromMs, toMs int64) (store.Iterator[window.Key[K], V], error) {
-	if err := s.cache.Flush(); err != nil {
-		return nil, err
-	}
-	b, err := s.encodeKey(k)
-	if err != nil {
-		return nil, err
-	}
-	it, err := s.w.Fetch(b, fromMs, toMs, false)
-	if err != nil {
-		return nil, err
-	}
-	return &windowIterator[K, V]{s: s, base: it}, nil
-}
-
-// FetchAll walks the windows of all keys.
-func (s *WindowStore[K, V]) FetchAll(fromMs, toMs int64) (store.Iterator[window.Key[K], V], error) {
-	if err := s.cache.Flush(); err != nil {
-		return nil, err
-	}
-	it, err := s.w.FetchAll(fromMs, toMs, false)
-	if err != nil {
-		return nil, err
-	}
-	return &windowIterator[K, V]{s: s, base: it}, nil
-}
-
-type windowIterator[K, V any] struct {
-	s      *WindowStore[K, V]
-	base   *state.Iterator
-	k      window.Key[K]
-	v      V
-	tsMs   int64
-	closed bool
-	err    error
-}
-
-func (it *windowIterator[K, V]) Next() bool {
-	if it.closed && it.err == nil {
-		it.err = fmt.Errorf("millrace: the iterator is closed")
-	}
-	if it.err != nil {
-		return false
-	}
-	if !it.base.Next() {
-		it.err = it.base.Err()
-		return false
-	}
-	k, err := it.s.key.Decode(it.base.Key())
-	if err != nil {
-		it.err = fmt.Errorf("millrace: store %s: a stored key does not decode: %w; has the serde of the store changed?", it.s.name, err)
-		return false
-	}
-	it.k = it.s.windowed(k, it.base.StartMs())
-	it.v, it.tsMs, it.err = it.s.cache.Decode(it.base.Value())
-	return it.err == nil
-}
-
-func (it *windowIterator[K, V]) Key() window.Key[K] { return it.k }
-func (it *windowIterator[K, V]) Value() V           { return it.v }
-func (it *windowIterator[K, V]) TimestampMs() int64 { return it.tsMs }
-func (it *windowIterator[K, V]) Err() error         { return it.err }
-
-func (it *windowIterator[K, V]) Close() error {
-	if it.closed {
-		return nil
-	}
-	it.closed = true
-	return it.base.Close()
 }

@@ -73,11 +73,13 @@ type TableSpec struct {
 // tableOut is the way out of a table step: into its store, if it has one, and on to the next steps, at once or when the
 // store's cache is flushed.
 type tableOut[K, V any] struct {
-	env   *Env
-	spec  *TableSpec
-	store *KVStore[K, V]
-	next  Sink[K, Change[V]]
-	out   processor.Record[K, Change[V]]
+	env    *Env
+	spec   *TableSpec
+	store  *KVStore[K, V]
+	cached bool
+	next   Sink[K, Change[V]]
+	out    processor.Record[K, Change[V]]
+	key    []byte
 }
 
 func newTableOut[K, V any](env *Env, step string, spec *TableSpec, children []Child) (*tableOut[K, V], error) {
@@ -92,47 +94,78 @@ func newTableOut[K, V any](env *Env, step string, spec *TableSpec, children []Ch
 	if t.store, err = typedStore[*KVStore[K, V]](env, step, spec.Store); err != nil {
 		return nil, err
 	}
-	if t.store.cache.Dedupes() {
+	if t.cached = t.store.cache.Dedupes(); t.cached {
 		t.store.cache.OnFlush(t.flushed, spec.SendOld)
 		env.OnFlush(t.store.FlushCache)
 	}
 	return t, nil
 }
 
-// update sets the table's value of a record's key.
-func (t *tableOut[K, V]) update(k K, headers serde.Headers, c Change[V], tsMs int64) error {
-	if t.store == nil {
-		return t.forward(k, headers, c, tsMs)
+// encode encodes a key into a buffer of this step's own.
+func (t *tableOut[K, V]) encode(k K) ([]byte, error) {
+	b, err := t.store.appendKey(t.key[:0], k)
+	if err != nil {
+		return nil, err
 	}
-	key, err := t.store.encode(k)
+	t.key = b
+	return b, nil
+}
+
+// update puts the value of a record's key into the store, if there is one, without forwarding it.
+func (t *tableOut[K, V]) update(k K, headers serde.Headers, c *Change[V], tsMs int64) error {
+	if t.store == nil {
+		return nil
+	}
+	key, err := t.encode(k)
 	if err != nil {
 		return err
 	}
-	if t.spec.SendOld && !t.store.cache.Dedupes() {
+	return t.put(key, k, headers, c, tsMs, tsMs)
+}
+
+// put sets the value of an encoded key. tsMs is the value's timestamp, recordMs that of the record that led to it.
+func (t *tableOut[K, V]) put(key []byte, k K, headers serde.Headers, c *Change[V], tsMs, recordMs int64) (err error) {
+	if t.spec.SendOld && !t.cached {
 		if c.Old, _, c.HasOld, err = t.store.cache.Get(key); err != nil {
 			return err
 		}
 	}
-	ctx := t.env.cur
-	ctx.raw, ctx.headers, ctx.tsMs = nil, headers, tsMs
-	if err := t.store.cache.Put(key, k, c.New, c.HasNew, tsMs, ctx); err != nil {
-		return err
-	}
-	if t.store.cache.Dedupes() {
-		return nil
-	}
-	return t.forward(k, headers, c, tsMs)
+	return t.store.cache.Put(key, k, c.New, c.HasNew, storedMs(c, tsMs, recordMs), t.env.waiting(headers, recordMs))
 }
 
-func (t *tableOut[K, V]) forward(k K, headers serde.Headers, c Change[V], tsMs int64) error {
+// storedMs is the timestamp under which an update is stored and logged: that of the value, and for a deletion, which has
+// no value, that of the record. So does Kafka Streams.
+func storedMs[V any](c *Change[V], tsMs, recordMs int64) int64 {
+	if c.HasNew {
+		return tsMs
+	}
+	return recordMs
+}
+
+// waiting is the context that a write to a cache keeps of the record in process. It leaves the record's bytes, which would
+// pin whole fetches.
+func (e *Env) waiting(headers serde.Headers, tsMs int64) current {
+	c := e.cur
+	c.raw, c.headers, c.tsMs = nil, headers, tsMs
+	return c
+}
+
+// sent forwards an update that has been put, unless the flush of the cache is to do so.
+func (t *tableOut[K, V]) sent(k K, headers serde.Headers, c Change[V], tsMs int64) error {
+	if t.cached {
+		return nil
+	}
 	t.out = processor.Record[K, Change[V]]{Key: k, Value: c, TimestampMs: tsMs, Headers: headers}
 	return t.next.Process(&t.out)
 }
 
 func (t *tableOut[K, V]) flushed(u *cache.Update[K, V, current]) error {
-	c := Change[V]{New: u.New, Old: u.Old, HasNew: u.HasNew, HasOld: u.HasOld}
 	return t.env.withContext(u.Context, func() error {
-		return t.forward(u.Key, u.Context.headers, c, u.TimestampMs)
+		t.out = processor.Record[K, Change[V]]{
+			Key: u.Key, Value: Change[V]{New: u.New, Old: u.Old, HasNew: u.HasNew, HasOld: u.HasOld},
+			TimestampMs: u.TimestampMs, Headers: u.Context.headers,
+		}
+		return t.next.Process(&t.out)
 	})
 }
 
@@ -144,11 +177,12 @@ func NewTableSource[K, V any](spec *TableSpec) Factory {
 		if err != nil {
 			return nil, err
 		}
-		return &tableSource[K, V]{out: out, nullKey: env.counter(step, metrics.NullKey)}, nil
+		return &tableSource[K, V]{guard: newGuard(env, step), out: out, nullKey: env.counter(step, metrics.NullKey)}, nil
 	})
 }
 
 type tableSource[K, V any] struct {
+	guard
 	out     *tableOut[K, V]
 	nullKey *metrics.Counter
 }
@@ -158,7 +192,16 @@ func (t *tableSource[K, V]) Process(r *processor.Record[K, V]) error {
 		t.nullKey.Inc()
 		return nil
 	}
-	return t.out.update(r.Key, r.Headers, Change[V]{New: r.Value, HasNew: !r.NullValue}, r.TimestampMs)
+	for attempt := 1; ; attempt++ {
+		c := Change[V]{New: r.Value, HasNew: !r.NullValue}
+		err := t.out.update(r.Key, r.Headers, &c, r.TimestampMs)
+		if err == nil {
+			return t.out.sent(r.Key, r.Headers, c, r.TimestampMs)
+		}
+		if retry, err := t.failed(err, attempt); !retry {
+			return err
+		}
+	}
 }
 
 // NewTableMap derives a table from a table. f returns ok false where the derived table has no row; it is not called for
@@ -184,11 +227,14 @@ type tableMap[K, V, V2 any] struct {
 func (t *tableMap[K, V, V2]) Process(r *processor.Record[K, Change[V]]) error {
 	for attempt := 1; ; attempt++ {
 		c, err := t.call(r)
+		if err == nil && t.filter && t.out.spec.SendOld && !c.HasNew && !c.HasOld {
+			return nil
+		}
 		if err == nil {
-			if t.filter && t.out.spec.SendOld && !c.HasNew && !c.HasOld {
-				return nil
-			}
-			return t.out.update(r.Key, r.Headers, c, r.TimestampMs)
+			err = t.out.update(r.Key, r.Headers, &c, r.TimestampMs)
+		}
+		if err == nil {
+			return t.out.sent(r.Key, r.Headers, c, r.TimestampMs)
 		}
 		if retry, err := t.failed(err, attempt); !retry {
 			return err

@@ -30,6 +30,8 @@ type Config struct {
 	Inputs []broker.TopicPartition
 	// Set holds the task's stores, restored.
 	Set *state.Set
+	// RestoredTimeMs holds the highest timestamp of the changelog records from which a store was just restored, by store.
+	RestoredTimeMs map[string]int64
 	// Committed holds the committed offset and metadata of each input; Offset -1 where there is none.
 	Committed map[broker.TopicPartition]broker.OffsetMeta
 
@@ -60,7 +62,6 @@ type Task struct {
 	stores []string // that have observed times
 
 	commitNeeded bool
-	firedMs      int64 // stream time at which timers were last fired
 	idle         IdleReason
 	processed    *metrics.Counter
 	enforced     *metrics.Counter
@@ -71,7 +72,7 @@ type Task struct {
 // New makes a task's operators, calls Init of user-written steps, and takes up the times of the committed offsets.
 func New(cfg Config) (*Task, error) {
 	t := &Task{
-		id: cfg.ID, set: cfg.Set, idleMs: cfg.MaxIdleMs, firedMs: -1,
+		id: cfg.ID, set: cfg.Set, idleMs: cfg.MaxIdleMs,
 		byTP:      make(map[broker.TopicPartition]*queue, len(cfg.Inputs)),
 		processed: cfg.Metrics.Counter(metrics.RecordsProcessed, cfg.ID),
 		enforced:  cfg.Metrics.Counter(metrics.EnforcedProcessing, cfg.ID),
@@ -137,13 +138,17 @@ func (t *Task) restoreTimes(cfg Config) {
 			}
 		}
 	}
-	// An operator whose time was left out of the metadata, or that a Java application ran before: what its store knows,
-	// but not beyond the task's own time.
+	// An operator whose time was left out of the metadata, or that a Java application ran before: what its store and its
+	// changelog know, but not beyond the task's own time, which the changelog may be ahead of.
 	for _, s := range cfg.Sub.Stores {
-		if _, ok := t.env.Observed[s.Name]; ok || t.env.StreamTimeMs < 0 {
+		if _, ok := t.env.Observed[s.Name]; ok || t.env.StreamTimeMs < 0 || s.Kind != topology.Window {
 			continue
 		}
-		if at, ok := cfg.Set.Meta(s.Name, ObservedMeta); ok {
+		at, known := cfg.Set.Meta(s.Name, ObservedMeta)
+		if restored, ok := cfg.RestoredTimeMs[s.Name]; ok {
+			at, known = max(at, restored), true
+		}
+		if known {
 			t.env.Observed[s.Name] = min(at, t.env.StreamTimeMs)
 		}
 	}
@@ -317,10 +322,6 @@ func (t *Task) take(q *queue) error {
 	if err := q.head.Process(); err != nil {
 		return err
 	}
-	if t.env.StreamTimeMs == t.firedMs {
-		return nil
-	}
-	t.firedMs = t.env.StreamTimeMs
 	_, err := t.env.FireStreamTimers()
 	return err
 }

@@ -1,0 +1,37 @@
+package op
+
+import (
+	"reflect"
+
+	"github.com/millrace-io/millrace/serde"
+)
+
+// guarded makes a panic of a serde an error, so that it meets the policy of the step that used the serde and not the
+// process. The serdes of plain types in package serde cannot panic and stay as they are.
+func guarded[T any](s serde.Serde[T]) serde.Serde[T] {
+	if t := reflect.TypeOf(s); t == nil || t.PkgPath() == reflect.TypeOf(serde.String).PkgPath() && t.Size() == 0 {
+		return s
+	}
+	g := guardedSerde[T]{inner: s}
+	if c, ok := s.(serde.Cloner[T]); ok {
+		return guardedCloner[T]{guardedSerde: g, Cloner: c}
+	}
+	return g
+}
+
+type guardedSerde[T any] struct{ inner serde.Serde[T] }
+
+func (g guardedSerde[T]) Append(dst []byte, v T) (out []byte, err error) {
+	defer recovered(&err)
+	return g.inner.Append(dst, v)
+}
+
+func (g guardedSerde[T]) Decode(src []byte) (v T, err error) {
+	defer recovered(&err)
+	return g.inner.Decode(src)
+}
+
+type guardedCloner[T any] struct {
+	guardedSerde[T]
+	serde.Cloner[T]
+}

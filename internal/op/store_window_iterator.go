@@ -1,0 +1,154 @@
+package op
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/millrace-io/millrace/internal/state"
+	"github.com/millrace-io/millrace/store"
+	"github.com/millrace-io/millrace/window"
+)
+
+// Fetch walks the windows of one key, by their start.
+func (s *WindowStore[K, V]) Fetch(k K, fromMs, toMs int64) (store.Iterator[window.Key[K], V], error) {
+	key, err := s.appendKey(nil, k)
+	if err != nil {
+		return nil, err
+	}
+	return s.iterate(key, false, fromMs, toMs)
+}
+
+// FetchAll walks the windows of all keys.
+func (s *WindowStore[K, V]) FetchAll(fromMs, toMs int64) (store.Iterator[window.Key[K], V], error) {
+	return s.iterate(nil, true, fromMs, toMs)
+}
+
+// waitingRow is a write that still waits in the cache.
+type waitingRow[K, V any] struct {
+	key  []byte
+	k    window.Key[K]
+	v    V
+	has  bool
+	tsMs int64
+}
+
+// iterate walks the byte store and the writes that wait above it. Reading writes nothing out: what a query asks for must
+// not change what the steps downstream see.
+func (s *WindowStore[K, V]) iterate(key []byte, all bool, fromMs, toMs int64) (store.Iterator[window.Key[K], V], error) {
+	var waiting []waitingRow[K, V]
+	highMs := s.w.ObservedStartMs()
+	err := s.cache.Waiting(func(enc string, k window.Key[K], v V, has bool, tsMs int64) error {
+		own := []byte(enc)[:len(enc)-startBytes]
+		highMs = max(highMs, k.Window.StartMs)
+		if k.Window.StartMs >= fromMs && k.Window.StartMs <= toMs && (all || bytes.Equal(own, key)) {
+			waiting = append(waiting, waitingRow[K, V]{key: own, k: k, v: v, has: has, tsMs: tsMs})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	// A write that waits moves the store's time already, and rows past the retention go out of sight.
+	fromMs = max(fromMs, highMs-s.w.Spec().RetentionMs+1)
+	waiting = slices.DeleteFunc(waiting, func(w waitingRow[K, V]) bool { return w.k.Window.StartMs < fromMs })
+	slices.SortFunc(waiting, func(a, b waitingRow[K, V]) int {
+		return s.compare(a.key, a.k.Window.StartMs, b.key, b.k.Window.StartMs)
+	})
+	var base *state.Iterator
+	if all {
+		base, err = s.w.FetchAll(fromMs, toMs, false)
+	} else {
+		base, err = s.w.Fetch(key, fromMs, toMs, false)
+	}
+	if err != nil {
+		return nil, s.env.fault(s.name, err)
+	}
+	return &windowIterator[K, V]{s: s, base: base, waiting: waiting}, nil
+}
+
+// compare is the order in which the byte store hands out rows: by segment, key, start.
+func (s *WindowStore[K, V]) compare(aKey []byte, aMs int64, bKey []byte, bMs int64) int {
+	segment := s.w.Spec().SegmentMs
+	if c := cmp.Compare(aMs/segment, bMs/segment); c != 0 {
+		return c
+	}
+	if c := bytes.Compare(aKey, bKey); c != 0 {
+		return c
+	}
+	return cmp.Compare(aMs, bMs)
+}
+
+type windowIterator[K, V any] struct {
+	s       *WindowStore[K, V]
+	base    *state.Iterator
+	waiting []waitingRow[K, V]
+
+	begun  bool
+	baseOK bool // base stands on a row not yet returned
+	closed bool
+	err    error
+	k      window.Key[K]
+	v      V
+	tsMs   int64
+}
+
+func (it *windowIterator[K, V]) Next() bool {
+	if it.closed && it.err == nil {
+		it.err = fmt.Errorf("millrace: the iterator is closed")
+	}
+	if it.err != nil {
+		return false
+	}
+	if !it.begun {
+		it.begun = true
+		it.baseOK = it.base.Next()
+	}
+	for len(it.waiting) > 0 {
+		w := it.waiting[0]
+		order := -1
+		if it.baseOK {
+			order = it.s.compare(w.key, w.k.Window.StartMs, it.base.Key(), it.base.StartMs())
+		}
+		if order > 0 {
+			break
+		}
+		it.waiting = it.waiting[1:]
+		if order == 0 {
+			it.baseOK = it.base.Next()
+		}
+		if w.has {
+			it.k, it.v, it.tsMs = w.k, w.v, w.tsMs
+			return true
+		}
+	}
+	if !it.baseOK {
+		it.err = it.s.env.fault(it.s.name, it.base.Err())
+		return false
+	}
+	k, err := it.s.key.Decode(it.base.Key())
+	if err != nil {
+		it.err = fmt.Errorf("millrace: store %s: a stored key does not decode: %w; has the serde of the store changed?", it.s.name, err)
+		return false
+	}
+	it.k = it.s.windowed(k, it.base.StartMs())
+	if it.v, it.tsMs, it.err = it.s.cache.Decode(it.base.Value()); it.err != nil {
+		return false
+	}
+	it.baseOK = it.base.Next()
+	return true
+}
+
+func (it *windowIterator[K, V]) Key() window.Key[K] { return it.k }
+func (it *windowIterator[K, V]) Value() V           { return it.v }
+func (it *windowIterator[K, V]) TimestampMs() int64 { return it.tsMs }
+func (it *windowIterator[K, V]) Err() error         { return it.err }
+
+func (it *windowIterator[K, V]) Close() error {
+	if it.closed {
+		return nil
+	}
+	it.closed = true
+	return it.base.Close()
+}
