@@ -1,0 +1,112 @@
+package runtime
+
+import (
+	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/restore"
+)
+
+// Action is something to do. Those that say so are answered by an event.
+type Action interface{ action() }
+
+type (
+	// Assign starts to fetch a partition.
+	Assign struct {
+		broker.TopicPartition
+		Offset int64
+		Epoch  uint64
+	}
+	// Unassign stops to fetch partitions.
+	Unassign struct{ Partitions []broker.TopicPartition }
+	// Pause and Resume hold fetching of partitions up.
+	Pause  struct{ Partitions []broker.TopicPartition }
+	Resume struct{ Partitions []broker.TopicPartition }
+	// Restore makes a task ready; answered by Restored.
+	Restore struct {
+		life *life
+		Job  *restore.Job
+	}
+	// CancelRestore ends a restore early; Restored still comes.
+	CancelRestore struct{ life *life }
+	// Run runs work of a task; answered by Worked.
+	Run struct{ Work *Work }
+	// Commit commits offsets under the present identity, if its member id is MemberID and, where After is not below 0, its
+	// generation is above After; answered by CommitAnswered.
+	Commit struct {
+		Round    uint64
+		MemberID string
+		After    int32
+		Offsets  map[broker.TopicPartition]broker.OffsetMeta
+	}
+	// Purge deletes records of repartition topics; answered by Purged.
+	Purge struct {
+		Before map[broker.TopicPartition]int64
+	}
+	// Maintain does what the state directory needs by time.
+	Maintain struct{}
+	// Subscribe tells the group what the instance reads.
+	Subscribe struct{ Topology broker.GroupTopology }
+	// Rejoin asks the group for a new assignment.
+	Rejoin struct{}
+	// Call runs a function that returns at once: a group event's Done, a fetcher's Taken.
+	Call struct{ Func func() }
+	// Report tells of a change of state.
+	Report struct{ State State }
+	// Leave leaves the group; answered by Left.
+	Leave struct{ Stay bool }
+	// Finish says that the machine is done. Err is the first fatal error.
+	Finish struct{ Err error }
+)
+
+func (Assign) action()        {}
+func (Unassign) action()      {}
+func (Pause) action()         {}
+func (Resume) action()        {}
+func (Restore) action()       {}
+func (CancelRestore) action() {}
+func (Run) action()           {}
+func (Commit) action()        {}
+func (Purge) action()         {}
+func (Maintain) action()      {}
+func (Subscribe) action()     {}
+func (Rejoin) action()        {}
+func (Call) action()          {}
+func (Report) action()        {}
+func (Leave) action()         {}
+func (Finish) action()        {}
+
+// State is what an instance does as a whole.
+//
+// In Kafka Streams: KafkaStreams.State.
+type State uint8
+
+// The states. docs/state-machine.md draws the ways between them.
+const (
+	StateCreated     State = iota // made, not run yet
+	StateStarting                 // finds the cluster, makes internal topics, fills global tables
+	StateRebalancing              // waits for an assignment, or restores tasks
+	StateRunning                  // every task that it was given runs
+	StateDraining                 // hands its tasks over and commits
+	StateStopped                  // ended without an error
+	StateFailed                   // ended with an error
+)
+
+// String names the state.
+func (s State) String() string {
+	switch s {
+	case StateCreated:
+		return "created"
+	case StateStarting:
+		return "starting"
+	case StateRebalancing:
+		return "rebalancing"
+	case StateRunning:
+		return "running"
+	case StateDraining:
+		return "draining"
+	case StateStopped:
+		return "stopped"
+	case StateFailed:
+		return "failed"
+	}
+	return "invalid"
+}

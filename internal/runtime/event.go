@@ -1,0 +1,69 @@
+package runtime
+
+import (
+	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/restore"
+)
+
+// Event is something that happened. Each is told once, in the order of happening as far as the carrier knows it.
+type Event interface{ event() }
+
+type (
+	// Started opens the machine: everything that is needed is there, and the group may be joined.
+	Started struct{}
+	// MemberEvent is a message of the group.
+	MemberEvent struct{ broker.MembershipEvent }
+	// Fetched brings what a poll returned. Taken, if set, is called once the machine has seen it: the fetcher polls no
+	// further before, so that a pause takes effect between two polls.
+	Fetched struct {
+		Batches []broker.Batch
+		Taken   func()
+	}
+	// Looked says that an outbox has news: acknowledged segments, or failures.
+	Looked struct{ life *life }
+	// Worked is the answer to Run.
+	Worked struct{ Done *Done }
+	// Restored is the answer to Restore. Err is the context's if it was cancelled.
+	Restored struct {
+		life   *life
+		Result restore.Result
+		Err    error
+	}
+	// CommitAnswered is the answer to Commit. Identity is who asked; Sent is false if nothing was sent, because the
+	// instance is not in its group now, or is another member than the one that owns the tasks.
+	CommitAnswered struct {
+		Round    uint64
+		Sent     bool
+		Identity broker.Identity
+		Err      error
+	}
+	// Purged is the answer to Purge.
+	Purged struct{ Err error }
+	// TopologyChanged says that the cluster has other topics now that the topology reads.
+	TopologyChanged struct{ Plan Plan }
+	// Failed stops the instance: an error that no task can help.
+	Failed struct{ Err error }
+	// Tick says that the time that NextWakeMs told has come, or any other.
+	Tick struct{}
+	// Stop asks for a drained end: everything is handed over and committed, then the group is left.
+	Stop struct{}
+	// Abandon ends at once: nothing more is committed.
+	Abandon struct{}
+	// Left is the answer to Leave.
+	Left struct{ Err error }
+)
+
+func (Started) event()         {}
+func (MemberEvent) event()     {}
+func (Fetched) event()         {}
+func (Looked) event()          {}
+func (Worked) event()          {}
+func (Restored) event()        {}
+func (CommitAnswered) event()  {}
+func (Purged) event()          {}
+func (TopologyChanged) event() {}
+func (Failed) event()          {}
+func (Tick) event()            {}
+func (Stop) event()            {}
+func (Abandon) event()         {}
+func (Left) event()            {}

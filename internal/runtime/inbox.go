@@ -1,0 +1,106 @@
+package runtime
+
+import (
+	"context"
+	"sync"
+
+	"github.com/millrace-io/millrace/internal/clock"
+)
+
+// inbox brings events from all goroutines to the one that steps the machine.
+type inbox struct {
+	mu     sync.Mutex
+	events []Event
+	spare  []Event
+	signal chan struct{} // holds a token while there may be events
+}
+
+func newInbox() *inbox { return &inbox{signal: make(chan struct{}, 1)} }
+
+// post adds an event; it never waits.
+func (b *inbox) post(e Event) {
+	b.mu.Lock()
+	b.events = append(b.events, e)
+	b.mu.Unlock()
+	select {
+	case b.signal <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the events so far. The slice is valid until the next call.
+func (b *inbox) take() []Event {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := b.events
+	clear(b.spare)
+	b.events, b.spare = b.spare[:0], out
+	return out
+}
+
+// wait returns when there is an event, or at a time.
+func (b *inbox) wait(c clock.Clock, atMs int64, timed bool) {
+	if !timed {
+		<-b.signal
+		return
+	}
+	d := atMs - c.NowMs()
+	if d <= 0 {
+		return
+	}
+	t := c.NewTimer(msDuration(d))
+	defer t.Stop()
+	select {
+	case <-b.signal:
+	case <-t.C():
+	}
+}
+
+// notifier calls the application's listeners, in order and apart from everything else: what they do holds nobody up.
+type notifier struct {
+	mu    sync.Mutex
+	queue []func()
+	wake  chan struct{}
+	done  chan struct{}
+}
+
+func newNotifier() *notifier {
+	n := &notifier{wake: make(chan struct{}, 1), done: make(chan struct{})}
+	return n
+}
+
+func (n *notifier) run(ctx context.Context) {
+	defer close(n.done)
+	for {
+		n.mu.Lock()
+		q := n.queue
+		n.queue = nil
+		n.mu.Unlock()
+		for _, f := range q {
+			f()
+		}
+		if len(q) > 0 {
+			continue
+		}
+		select {
+		case <-n.wake:
+		case <-ctx.Done():
+			n.mu.Lock()
+			rest := len(n.queue)
+			n.mu.Unlock()
+			if rest == 0 {
+				return
+			}
+		}
+	}
+}
+
+func (n *notifier) tell(f func()) {
+	n.mu.Lock()
+	n.queue = append(n.queue, f)
+	n.mu.Unlock()
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,287 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/millrace-io/millrace/internal/broker"
+)
+
+// commitRound is the one commit under way: the units that were ready when it began, of one member id.
+type commitRound struct {
+	id       uint64
+	memberID string
+	slots    []*slot // that have units in it
+	offsets  map[broker.TopicPartition]broker.OffsetMeta
+
+	sinceMs  int64
+	after    int32 // only a generation above this one is worth trying; -1 any
+	retryMs  int64 // the next try; 0 while one is under way
+	revoking bool  // it was tried once more inside a revocation
+}
+
+const commitRetryMs = 50
+
+// commitDue asks every task that has something to commit for a unit.
+func (m *Machine) commitDue() {
+	m.nextCommitMs = m.nowMs + m.set.CommitIntervalMs
+	for _, s := range m.slots {
+		if s.phase == phaseRunning && s.closing == closeNot && (s.dirty || s.working != nil || s.queued) {
+			s.wantUnit = true
+			m.advance(s)
+		}
+	}
+}
+
+func (m *Machine) anyToCommit() bool {
+	return slices.ContainsFunc(m.slots, func(s *slot) bool { return s.dirty || s.working != nil || s.queued })
+}
+
+// tryCommit sends the units that are acknowledged, unless a commit is under way.
+func (m *Machine) tryCommit() {
+	if m.over {
+		return
+	}
+	if c := m.commit; c != nil {
+		if c.retryMs > 0 && m.nowMs >= c.retryMs {
+			c.retryMs = 0
+			m.sendCommit()
+		}
+		return
+	}
+	c := &commitRound{sinceMs: m.nowMs, after: -1, offsets: make(map[broker.TopicPartition]broker.OffsetMeta)}
+	for _, s := range slices.Concat(m.slots, m.lingers) {
+		if len(s.units) == 0 || s.closing == closeDirty || s.closing == closeRetry {
+			continue
+		}
+		if len(c.slots) == 0 {
+			c.memberID = s.memberID
+		} else if c.memberID != s.memberID {
+			continue
+		}
+		s.inCommit, s.units = s.units, nil
+		c.slots = append(c.slots, s)
+		for _, u := range s.inCommit {
+			for tp, o := range u.unit.Offsets {
+				c.offsets[tp] = o
+			}
+		}
+	}
+	if len(c.slots) == 0 {
+		return
+	}
+	m.commit = c
+	m.sendCommit()
+}
+
+func (m *Machine) sendCommit() {
+	c := m.commit
+	m.round++
+	c.id = m.round
+	offsets := make(map[broker.TopicPartition]broker.OffsetMeta, len(c.offsets))
+	for tp, o := range c.offsets {
+		offsets[tp] = o
+	}
+	m.do(Commit{Round: c.id, MemberID: c.memberID, After: c.after, Offsets: offsets})
+}
+
+func (m *Machine) commitAnswered(e CommitAnswered) {
+	c := m.commit
+	if c == nil || c.id != e.Round {
+		return
+	}
+	var refused *broker.CommitError
+	errors.As(e.Err, &refused)
+	var rest []*slot
+	worst := broker.CourseNone
+	for _, s := range c.slots {
+		course := m.courseFor(s, e, refused)
+		if course == broker.CourseNone {
+			m.committed(s)
+			for _, in := range s.inputs {
+				delete(c.offsets, in.tp)
+			}
+			continue
+		}
+		worst = max(worst, course)
+		rest = append(rest, s)
+	}
+	// What was closed meanwhile is not tried again.
+	c.slots = slices.DeleteFunc(rest, func(s *slot) bool {
+		if s.closing != closeDirty && s.closing != closeRetry {
+			return false
+		}
+		m.dropFromCommit(c, s)
+		return true
+	})
+	if len(c.slots) == 0 {
+		m.commit = nil
+		return
+	}
+	m.log.Debug("commit refused", "course", worst.String(), "error", e.Err)
+	if m.retryCommit(c, e, worst) {
+		return
+	}
+	m.commit = nil
+	m.commitFailed(c, e, worst)
+}
+
+// courseFor finds what an answer means for one task's units.
+func (m *Machine) courseFor(s *slot, e CommitAnswered, refused *broker.CommitError) broker.Course {
+	switch {
+	case !e.Sent:
+		id, member := m.cfg.Identity()
+		if member && id.MemberID != m.commit.memberID {
+			return broker.CourseLost
+		}
+		return broker.CourseAwaitRebalance
+	case e.Err == nil:
+		return broker.CourseNone
+	case refused == nil:
+		return broker.CourseOf(e.Err)
+	}
+	course := broker.CourseNone
+	for _, in := range s.inputs {
+		if code, ok := refused.Partitions[in.tp]; ok {
+			course = max(course, code.Course())
+		}
+	}
+	return course
+}
+
+// retryCommit arranges for another try, if the course and the time allow it.
+func (m *Machine) retryCommit(c *commitRound, e CommitAnswered, course broker.Course) bool {
+	if m.nowMs-c.sinceMs >= m.set.CommitTimeoutMs {
+		return false
+	}
+	switch course {
+	case broker.CourseRetry, broker.CourseUnknown:
+		// A plain offset commit of the same member may be sent twice: it says the same. (A lost answer leaves open whether
+		// it took effect; the answer to the second settles that.)
+		c.after = -1
+	case broker.CourseAwaitRebalance:
+		if e.Sent {
+			c.after = e.Identity.Generation
+		}
+		if slices.ContainsFunc(c.slots, func(s *slot) bool { return s.closing == closeClean && m.isRevoked(s) }) {
+			// The group waits for this member: waiting for the group would be a deadlock.
+			if c.revoking {
+				return false
+			}
+			c.revoking, c.after = true, -1
+			c.retryMs = 0
+			m.sendCommit()
+			return true
+		}
+	default:
+		return false
+	}
+	c.retryMs = m.nowMs + commitRetryMs
+	return true
+}
+
+func (m *Machine) isRevoked(s *slot) bool {
+	return slices.ContainsFunc(m.revocations, func(r *revocation) bool { return slices.Contains(r.slots, s) })
+}
+
+// committed takes the units of a task as part of its state.
+func (m *Machine) committed(s *slot) {
+	units := s.inCommit
+	s.inCommit = nil
+	s.tries = 0
+	for _, u := range units {
+		for _, in := range s.inputs {
+			if o, ok := u.unit.Offsets[in.tp]; ok {
+				in.committed = o.Offset
+				if in.internal() {
+					m.purge.committed(in.tp, o.Offset)
+				}
+			}
+		}
+		for _, log := range m.logsOf(s) {
+			if o, ok := u.unit.Offsets[log.TopicPartition]; ok && log.Reused {
+				u.setPosition(log.Store, o.Offset)
+			}
+		}
+		s.toSeal = append(s.toSeal, sealing{unit: u.unit, positions: u.positions})
+	}
+	m.cfg.Stats.committed(s)
+	m.advance(s)
+}
+
+// dropFromCommit takes a task out of a commit.
+func (m *Machine) dropFromCommit(c *commitRound, s *slot) {
+	for _, in := range s.inputs {
+		delete(c.offsets, in.tp)
+	}
+	s.inCommit = nil
+	m.advance(s)
+}
+
+// commitFailed drops the tasks of a commit to what is committed.
+func (m *Machine) commitFailed(c *commitRound, e CommitAnswered, course broker.Course) {
+	err := e.Err
+	if err == nil {
+		err = fmt.Errorf("millrace: group %s: the instance is not the member %q any more", m.cfg.AppID, c.memberID)
+	}
+	for _, s := range c.slots {
+		m.dropFromCommit(c, s)
+	}
+	switch course {
+	case broker.CourseLost:
+		m.commitLost(c, err)
+	case broker.CourseStop:
+		for _, s := range c.slots {
+			m.closeSlot(s, closeDirty, "refused")
+		}
+		m.fail(fmt.Errorf("millrace: offsets cannot be committed: %w", err))
+	default:
+		m.log.Error("a commit failed: what the tasks did since the last one is done again", "course", course.String(), "error", err)
+		for _, s := range c.slots {
+			m.troubled(s, err)
+		}
+	}
+}
+
+// troubled drops a task to its last commit for an error that is worth another try whatever it is.
+func (m *Machine) troubled(s *slot, err error) {
+	if s.closing != closeNot {
+		m.closeSlot(s, closeDirty, "its last commit failed")
+		return
+	}
+	if !passing(err) {
+		err = &passingError{err}
+	}
+	m.trouble(s, err)
+}
+
+// passingError marks an error as worth another try.
+type passingError struct{ error }
+
+func (e *passingError) Unwrap() error { return e.error }
+
+func (e *passingError) Is(target error) bool { return target == broker.ErrNoAnswer }
+
+// fencedWithinMs is within what time a second taken instance id says that two instances share one.
+const fencedWithinMs = 10 * 60_000
+
+// commitLost deals with a member that is not in its group any more: all its tasks are lost, and it has to be assigned anew.
+func (m *Machine) commitLost(c *commitRound, err error) {
+	m.log.Warn("the group has put this member out: all its tasks are closed, and what they did since their last commit is done again", "member", c.memberID, "error", err)
+	for _, s := range slices.Clone(m.slots) {
+		if s.memberID == c.memberID {
+			m.closeSlot(s, closeDirty, "lost")
+		}
+	}
+	if errors.Is(err, broker.CodeFencedInstanceID) {
+		if m.fencedMs > 0 && m.nowMs-m.fencedMs < fencedWithinMs {
+			m.fail(fmt.Errorf("millrace: another instance runs under the same instance id, and both take it from each other: has the state directory been copied? Remove its file with the instance id, or set group.instance.id: %w", err))
+			return
+		}
+		m.fencedMs = m.nowMs
+	}
+	if m.drain == nil {
+		m.do(Rejoin{})
+	}
+}

@@ -1,0 +1,309 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/restore"
+	"github.com/millrace-io/millrace/internal/topology"
+)
+
+// revocation is a Revoked event that is not done.
+type revocation struct {
+	slots      []*slot
+	done       func()
+	deadlineMs int64
+}
+
+func (m *Machine) member(e broker.MembershipEvent) {
+	switch e.Kind {
+	case broker.Assigned:
+		m.assigned(e)
+		m.do(Call{Func: e.Done})
+	case broker.Revoked:
+		m.revoked(e)
+	case broker.Lost:
+		m.lost(e)
+		m.do(Call{Func: e.Done})
+	case broker.MembershipFail:
+		m.do(Call{Func: e.Done})
+		if memberFatal(e.Err) {
+			m.fail(e.Err)
+			return
+		}
+		m.log.Error("the group reports an error", "group", m.cfg.AppID, "error", e.Err)
+	}
+}
+
+func memberFatal(err error) bool {
+	return errors.Is(err, broker.ErrTopologyMismatch) || errors.Is(err, broker.ErrMixedGroup) || errors.Is(err, broker.ErrUnauthorized) ||
+		errors.Is(err, broker.CodeFencedInstanceID) || errors.Is(err, broker.CodeInconsistentGroupProtocol)
+}
+
+// assigned compares the whole new assignment with what is there.
+func (m *Machine) assigned(e broker.MembershipEvent) {
+	if m.drain != nil {
+		return // they will be given back when the group is left
+	}
+	for _, s := range slices.Clone(m.slots) {
+		switch {
+		case !slices.Contains(e.Tasks, s.id):
+			// It should have been revoked before; whoever has it now may run already.
+			m.closeSlot(s, closeDirty, "it is not in the new assignment, and was not revoked")
+		case s.memberID != e.Identity.MemberID:
+			m.closeSlot(s, closeDirty, "the instance is another member of its group now")
+		case !sameInputs(s, e.Inputs[s.id]):
+			// A pattern matches another topic now: the task begins again with all its inputs, from what it commits here.
+			m.closeSlot(s, closeClean, "its inputs are others now")
+		}
+	}
+	var added []string
+	for _, id := range e.Tasks {
+		old := m.find(id)
+		if old != nil && old.closing != closeDirty && old.closing != closeClean {
+			continue
+		}
+		s, err := m.newSlot(id, e)
+		if err != nil {
+			m.fail(err)
+			return
+		}
+		if old != nil {
+			m.linger(old)
+			s.after = old
+		} else {
+			s.after = m.lingering(id)
+		}
+		at, _ := slices.BinarySearchFunc(m.slots, id, func(s *slot, id broker.TaskID) int { return s.id.Compare(id) })
+		m.slots = slices.Insert(m.slots, at, s)
+		added = append(added, s.name)
+	}
+	m.log.Info("assigned", "tasks", len(e.Tasks), "new", added, "generation", e.Identity.Generation)
+	for _, s := range slices.Clone(m.slots) {
+		m.advance(s)
+	}
+}
+
+func sameInputs(s *slot, tps []broker.TopicPartition) bool {
+	if len(tps) == 0 {
+		return true
+	}
+	tps = slices.Clone(tps)
+	broker.SortPartitions(tps)
+	return slices.EqualFunc(s.inputs, slices.Compact(tps), func(in *input, tp broker.TopicPartition) bool { return in.tp == tp })
+}
+
+// lingering is the newest task of that id that is gone from the assignment and not closed yet.
+func (m *Machine) lingering(id broker.TaskID) *slot {
+	for _, s := range slices.Backward(m.lingers) {
+		if s.id == id {
+			return s
+		}
+	}
+	return nil
+}
+
+// linger takes a slot out of the assigned ones; it is kept until it is closed.
+func (m *Machine) linger(s *slot) {
+	if i := slices.Index(m.slots, s); i >= 0 {
+		m.slots = slices.Delete(m.slots, i, i+1)
+		m.lingers = append(m.lingers, s)
+	}
+}
+
+func (m *Machine) newSlot(id broker.TaskID, e broker.MembershipEvent) (*slot, error) {
+	s := &slot{id: id, name: taskName(id), sub: m.cfg.Topology.Subtopology(id.Subtopology), memberID: e.Identity.MemberID, looked: true}
+	if s.sub == nil {
+		return nil, fmt.Errorf("millrace: the group assigned the task %s, which this topology does not have: another topology runs under application id %q", s.name, m.cfg.AppID)
+	}
+	tps := e.Inputs[id]
+	if len(tps) == 0 && m.cfg.Plan.Plan != nil {
+		for _, t := range m.cfg.Plan.Tasks {
+			if t.Subtopology == id.Subtopology && t.Partition == id.Partition {
+				for _, in := range t.Inputs {
+					tps = append(tps, in.TopicPartition)
+				}
+			}
+		}
+	}
+	tps = slices.Clone(tps)
+	broker.SortPartitions(tps)
+	for _, tp := range slices.Compact(tps) {
+		in := &input{slot: s, tp: tp, node: m.sourceOf(s.sub, tp.Topic), position: -1, end: -1, committed: -1}
+		if in.node == nil {
+			return nil, fmt.Errorf("millrace: the group gave topic %q to the task %s, where this topology does not read it: another topology runs under application id %q", tp.Topic, s.name, m.cfg.AppID)
+		}
+		s.inputs = append(s.inputs, in)
+	}
+	return s, nil
+}
+
+// sourceOf finds the step that reads a topic.
+func (m *Machine) sourceOf(sub *topology.Subtopology, topic string) *topology.Node {
+	for _, n := range sub.Sources {
+		if n.Pattern != "" && n.Matches(topic) {
+			return n
+		}
+		for _, name := range n.Topics {
+			if n.Internal {
+				name = topology.DecoratedTopic(m.cfg.AppID, name)
+			}
+			if name == topic {
+				return n
+			}
+		}
+	}
+	return nil
+}
+
+// internal tells whether a topic is one of the application's own, which are always read committed.
+func (in *input) internal() bool { return in.node.Internal }
+
+func (m *Machine) resetOf(n *topology.Node) restore.Reset {
+	switch n.Reset {
+	case topology.ResetEarliest:
+		return restore.Reset{Kind: restore.ResetEarliest}
+	case topology.ResetLatest:
+		return restore.Reset{Kind: restore.ResetLatest}
+	case topology.ResetNone:
+		return restore.Reset{Kind: restore.ResetNone}
+	case topology.ResetByDuration:
+		return restore.Reset{Kind: restore.ResetBack, BackMs: n.ResetBackMs}
+	}
+	if n.Internal {
+		return restore.Reset{Kind: restore.ResetEarliest}
+	}
+	return m.set.Reset
+}
+
+// revoked asks the tasks for their last units, and bounds the time for it.
+func (m *Machine) revoked(e broker.MembershipEvent) {
+	r := &revocation{done: e.Done, deadlineMs: m.nowMs + min(m.set.CommitTimeoutMs, m.set.RebalanceTimeoutMs/3)}
+	var names []string
+	for _, id := range e.Tasks {
+		if s := m.find(id); s != nil {
+			names = append(names, s.name)
+			r.slots = append(r.slots, s)
+		}
+	}
+	m.log.Info("revoked", "tasks", names)
+	m.revocations = append(m.revocations, r)
+	for _, s := range r.slots {
+		m.closeSlot(s, closeClean, "revoked")
+	}
+}
+
+// checkRevocations answers those that are done, and gives up what is not when the time is over.
+func (m *Machine) checkRevocations() {
+	m.revocations = slices.DeleteFunc(m.revocations, func(r *revocation) bool {
+		if m.nowMs >= r.deadlineMs {
+			for _, s := range r.slots {
+				if s.phase != phaseClosed {
+					m.log.Warn("a task could not be committed before its partitions had to be released: what it did since its last commit is done again by its next owner",
+						"task", s.name, "phase", s.phase.String())
+					m.giveUp(s)
+				}
+			}
+		} else if slices.ContainsFunc(r.slots, func(s *slot) bool { return s.phase != phaseClosed }) {
+			return false
+		}
+		m.do(Call{Func: r.done})
+		return true
+	})
+}
+
+// lost closes everything: nothing of it may be committed.
+func (m *Machine) lost(e broker.MembershipEvent) {
+	m.log.Warn("lost the membership in the group: all tasks are closed, and what they did since their last commit is done again", "tasks", len(e.Tasks))
+	for _, s := range slices.Clone(m.slots) {
+		m.closeSlot(s, closeDirty, "lost")
+	}
+}
+
+// giveUp lets go of a task without waiting for anybody: its worker may still be inside user code. Nothing leaves it any
+// more, and its stores are closed under it.
+func (m *Machine) giveUp(s *slot) {
+	m.closeSlot(s, closeDirty, "given up")
+	if s.phase == phaseClosed {
+		return
+	}
+	if s.life != nil && s.working != nil && s.life.set != nil {
+		s.life.set.Abandon()
+	}
+	m.linger(s)
+}
+
+// drain is the way to the end.
+type drain struct {
+	deadlineMs int64
+	left       bool // Leave is on its way
+	abandoned  bool
+}
+
+// beginDrain hands everything over and leaves; at once if abandon is set.
+func (m *Machine) beginDrain(abandon bool) {
+	if m.drain == nil {
+		m.drain = &drain{deadlineMs: m.nowMs + m.set.DrainTimeoutMs}
+		m.report(StateDraining)
+	}
+	if abandon && !m.drain.abandoned {
+		m.drain.abandoned, m.drain.deadlineMs = true, m.nowMs
+	}
+	mode := closeClean
+	if m.drain.abandoned {
+		mode = closeDirty
+	}
+	for _, s := range slices.Clone(m.slots) {
+		m.closeSlot(s, mode, "the application stops")
+	}
+}
+
+func (m *Machine) checkDrain() {
+	if m.drain == nil || m.over || m.drain.left {
+		return
+	}
+	if m.nowMs >= m.drain.deadlineMs {
+		for _, s := range slices.Clone(m.slots) {
+			if !m.drain.abandoned {
+				m.log.Warn("a task could not be committed in time before the end: what it did since its last commit is done again at the next start",
+					"task", s.name, "phase", s.phase.String())
+			}
+			m.giveUp(s)
+		}
+	}
+	waits := func(s *slot) bool {
+		return s.phase != phaseClosed && (m.nowMs < m.drain.deadlineMs || s.working == nil && s.phase == phaseRestoring)
+	}
+	if slices.ContainsFunc(m.slots, waits) || slices.ContainsFunc(m.lingers, waits) {
+		return
+	}
+	m.drain.left = true
+	if !m.joined {
+		m.left(nil)
+		return
+	}
+	// A member that failed leaves in any case, so that others take its tasks at once.
+	m.do(Leave{Stay: m.drain.abandoned || m.set.StayInGroup && m.err == nil})
+}
+
+func (m *Machine) left(err error) {
+	if m.over {
+		return
+	}
+	if err != nil {
+		m.log.Warn("the group was not left in order: it waits for the session timeout before others take the tasks", "error", err)
+	}
+	for _, r := range m.revocations {
+		m.do(Call{Func: r.done})
+	}
+	m.revocations = nil
+	m.over = true
+	if m.err != nil {
+		m.report(StateFailed)
+	} else {
+		m.report(StateStopped)
+	}
+	m.do(Finish{Err: m.err})
+}

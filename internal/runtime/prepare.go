@@ -1,0 +1,193 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/topology"
+)
+
+// planner works out what the topology comes to in the cluster, and makes its internal topics.
+type planner struct {
+	appID    string
+	topology *topology.Topology
+	resolve  topology.ResolveConfig
+	admin    broker.Admin
+	log      *slog.Logger
+}
+
+// look resolves the topology against the topics that exist.
+func (p *planner) look(ctx context.Context) (Plan, error) {
+	counts, matched, err := p.topics(ctx)
+	if err != nil {
+		return Plan{}, err
+	}
+	plan, err := p.topology.Resolve(p.appID, counts, matched, p.resolve)
+	if err != nil {
+		return Plan{}, err
+	}
+	return Plan{Plan: plan, Group: p.group(plan)}, nil
+}
+
+// topics asks for all topics that the topology reads and for its internal ones.
+func (p *planner) topics(ctx context.Context) (counts map[string]int32, matched map[string][]string, err error) {
+	names := slices.Concat(p.topology.SourceTopics(), p.topology.GlobalTopics(), p.topology.InternalTopicNames(p.appID))
+	infos, err := p.admin.Topics(ctx, slices.Compact(slices.Sorted(slices.Values(names)))...)
+	if err != nil {
+		return nil, nil, err
+	}
+	counts = make(map[string]int32)
+	for _, n := range names {
+		switch i := infos[n]; {
+		case i.Err != nil:
+			return nil, nil, i.Err
+		case i.Exists:
+			counts[n] = i.Partitions
+		}
+	}
+	matched = make(map[string][]string)
+	for _, pattern := range p.topology.Patterns() {
+		found, err := p.admin.MatchTopics(ctx, pattern)
+		if err != nil {
+			return nil, nil, err
+		}
+		matched[pattern] = nil
+		for _, i := range found {
+			if i.Err != nil {
+				return nil, nil, i.Err
+			}
+			matched[pattern] = append(matched[pattern], i.Name)
+			counts[i.Name] = i.Partitions
+		}
+	}
+	return counts, matched, nil
+}
+
+// group is what the members of the group agree on.
+func (p *planner) group(plan *topology.Plan) broker.GroupTopology {
+	g := broker.GroupTopology{Signature: p.topology.Signature()}
+	topics := make(map[int]map[string]bool)
+	for _, t := range plan.Tasks {
+		if topics[t.Subtopology] == nil {
+			topics[t.Subtopology] = make(map[string]bool)
+		}
+		for _, in := range t.Inputs {
+			topics[t.Subtopology][in.Topic] = true
+		}
+	}
+	for _, s := range p.topology.Subtopologies() {
+		sub := broker.Subtopology{ID: s.ID, Stateful: len(s.Stores) > 0}
+		for t := range topics[s.ID] {
+			sub.Topics = append(sub.Topics, t)
+		}
+		slices.Sort(sub.Topics)
+		g.Subtopologies = append(g.Subtopologies, sub)
+	}
+	return g
+}
+
+// make validates the internal topics that exist and creates the others. Other instances may do the same at the same time.
+func (p *planner) make(ctx context.Context, plan Plan) error {
+	for attempt := 1; ; attempt++ {
+		existing, err := p.existing(ctx, plan)
+		if err != nil {
+			return err
+		}
+		create, warnings, err := plan.ValidateExisting(existing)
+		if err != nil {
+			return err
+		}
+		if attempt == 1 {
+			for _, w := range warnings {
+				p.log.Warn(w)
+			}
+		}
+		lostRace := false
+		for _, spec := range create {
+			err := p.admin.CreateTopic(ctx, spec.TopicSpec)
+			switch {
+			case errors.Is(err, broker.ErrTopicExists):
+				lostRace = true
+			case err != nil:
+				return fmt.Errorf("millrace: the internal topic %q (%d partitions, replication factor %d) cannot be created: %w",
+					spec.Name, spec.Partitions, spec.ReplicationFactor, err)
+			default:
+				p.log.Info("created internal topic", "topic", spec.Name, "partitions", spec.Partitions)
+			}
+		}
+		// What another instance has made is looked at like any topic that was there.
+		if !lostRace || attempt > 3 {
+			return nil
+		}
+	}
+}
+
+func (p *planner) existing(ctx context.Context, plan Plan) (map[string]topology.ExistingTopic, error) {
+	var names []string
+	for _, s := range slices.Concat(plan.Repartitions, plan.Changelogs) {
+		names = append(names, s.Name)
+	}
+	for _, t := range plan.Tasks {
+		for _, c := range t.Changelogs {
+			if c.Reused {
+				names = append(names, c.Topic)
+			}
+		}
+	}
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	if len(names) == 0 {
+		return nil, nil
+	}
+	infos, err := p.admin.Topics(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	var there []string
+	for _, n := range names {
+		if i := infos[n]; i.Err != nil {
+			return nil, i.Err
+		} else if i.Exists {
+			there = append(there, n)
+		}
+	}
+	existing := make(map[string]topology.ExistingTopic, len(there))
+	if len(there) == 0 {
+		return existing, nil
+	}
+	configs, err := p.admin.TopicConfigs(ctx, there...)
+	if errors.Is(err, broker.ErrUnauthorized) {
+		p.log.Warn("the settings of internal topics cannot be checked", "error", err)
+		configs = nil
+	} else if err != nil {
+		return nil, err
+	}
+	for _, n := range there {
+		existing[n] = topology.ExistingTopic{Partitions: infos[n].Partitions, Configs: configs[n]}
+	}
+	return existing, nil
+}
+
+// otherProtocols are groups that members of this library cannot share. Java's consumer protocol is "consumer" with the
+// assignor "stream".
+func foreignGroup(g broker.GroupInfo, ours string) error {
+	if len(g.Members) == 0 {
+		return nil
+	}
+	if g.ProtocolType == "consumer" && (g.Protocol == ours || g.Protocol == "") {
+		return nil
+	}
+	what := "type " + g.ProtocolType
+	if g.Protocol != "" {
+		what += ", assignor " + g.Protocol
+	}
+	hint := "stop the other application, or choose another application id"
+	if g.Protocol == "stream" || g.ProtocolType == "streams" {
+		hint = "it is a Kafka Streams application: stop all its instances; if it was just stopped, its members stay until their session timeout (45 s by default)"
+	}
+	return fmt.Errorf("%w: %d members of another kind (%s): %s: %s", broker.ErrMixedGroup, len(g.Members), what, strings.Join(g.Members, ", "), hint)
+}

@@ -1,0 +1,227 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/clock"
+	"github.com/millrace-io/millrace/internal/restore"
+	"github.com/millrace-io/millrace/internal/state"
+	"github.com/millrace-io/millrace/internal/topology"
+)
+
+// start does everything that comes before the first event: it finds the cluster, locks the state directory, makes the
+// internal topics, fills the global tables and opens the membership.
+func (r *Runner) start(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{
+		r.reach, r.openState, r.refuseForeign, r.plan, r.fillGlobals, r.join,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// within bounds a step of the start.
+func (r *Runner) within(ctx context.Context, what string, f func(context.Context) error) error {
+	bounded, cancel := context.WithTimeout(ctx, r.cfg.StartTimeout)
+	defer cancel()
+	err := f(bounded)
+	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
+		return fmt.Errorf("millrace: %s took longer than %v: %w", what, r.cfg.StartTimeout, err)
+	}
+	return err
+}
+
+func (r *Runner) reach(ctx context.Context) error {
+	if r.cfg.Clients.Ping == nil {
+		return nil
+	}
+	return r.within(ctx, "connecting", r.cfg.Clients.Ping)
+}
+
+func (r *Runner) openState(ctx context.Context) error {
+	if r.cfg.OpenState == nil || !persistent(r.cfg.Topology) {
+		return nil
+	}
+	return r.within(ctx, "finding the cluster", func(ctx context.Context) error {
+		id, err := r.cfg.Clients.Admin.ClusterID(ctx)
+		if err != nil {
+			return err
+		}
+		r.db, err = r.cfg.OpenState(id)
+		return err
+	})
+}
+
+func persistent(t *topology.Topology) bool {
+	return slices.ContainsFunc(t.Stores(), func(s *topology.StateStore) bool { return s.Persistent && !s.Global })
+}
+
+// refuseForeign waits for members of another kind to go: a Java application that was stopped stays in its group until its
+// session times out.
+func (r *Runner) refuseForeign(ctx context.Context) error {
+	end := r.cfg.Clock.Now().Add(r.cfg.ForeignWait)
+	said := false
+	for {
+		var info broker.GroupInfo
+		err := r.within(ctx, "asking for the group", func(ctx context.Context) (err error) {
+			info, err = r.cfg.Clients.Admin.Group(ctx, r.cfg.AppID)
+			return err
+		})
+		if errors.Is(err, broker.ErrUnauthorized) {
+			r.log.Warn("the group cannot be looked at: members of another kind would not be noticed before the first rebalance", "error", err)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		err = foreignGroup(info, r.cfg.Clients.Protocol)
+		if err == nil {
+			return nil
+		}
+		if !r.cfg.Clock.Now().Before(end) {
+			return fmt.Errorf("millrace: group %q: %w", r.cfg.AppID, err)
+		}
+		if !said {
+			said = true
+			r.log.Warn("the group has members of another kind: waiting for them to leave, or for their session timeout", "group", r.cfg.AppID,
+				"for_at_most", r.cfg.ForeignWait, "error", err)
+		}
+		if err := clock.Wait(ctx, r.cfg.Clock, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *Runner) plan(ctx context.Context) error {
+	r.planner = &planner{appID: r.cfg.AppID, topology: r.cfg.Topology, resolve: r.cfg.Resolve, admin: r.cfg.Clients.Admin, log: r.log}
+	var plan Plan
+	err := r.within(ctx, "resolving the topology", func(ctx context.Context) (err error) {
+		if plan, err = r.planner.look(ctx); err != nil {
+			return err
+		}
+		return r.planner.make(ctx, plan)
+	})
+	if err != nil {
+		return err
+	}
+	r.internal = make(map[string]bool)
+	for _, s := range plan.Repartitions {
+		r.internal[s.Name] = true
+	}
+	r.book = newTopicBook(r.ctx, r.cfg.Clients.Admin, r.cfg.MaxBlock, r.cfg.ClientMaxBytes, r.cfg.TopicMaxBytes)
+	names := r.cfg.Topology.SinkTopics()
+	for _, s := range slices.Concat(plan.Repartitions, plan.Changelogs) {
+		names = append(names, s.Name)
+	}
+	if err := r.within(ctx, "asking for output topics", func(ctx context.Context) error { return r.book.learn(ctx, names...) }); err != nil {
+		return err
+	}
+	if r.globals, err = newGlobals(r.cfg.Topology, plan.Globals); err != nil {
+		return err
+	}
+	r.firstPlan = plan
+	return nil
+}
+
+func (r *Runner) fillGlobals(ctx context.Context) error {
+	g := r.globals
+	if len(g.readers) == 0 {
+		return nil
+	}
+	g.fetcher, g.admin, g.handler, g.metrics = r.cfg.Clients.Global, r.cfg.Clients.Admin, r.cfg.Handlers.Deserialization, r.cfg.Metrics
+	if err := r.within(ctx, "finding the ends of global topics", g.begin); err != nil {
+		return err
+	}
+	started := r.cfg.Clock.Now()
+	if err := g.fill(ctx); err != nil {
+		return err
+	}
+	r.log.Info("global tables are full", "tables", slices.Sorted(maps.Keys(g.stores)), "took", r.cfg.Clock.Now().Sub(started))
+	return nil
+}
+
+// join opens the membership and makes the machine.
+func (r *Runner) join(ctx context.Context) (err error) {
+	instance := r.cfg.InstanceID
+	if instance == "" && r.cfg.StaticByDir && r.db != nil {
+		instance = r.db.ProcessID()
+	}
+	if r.member, err = r.cfg.Clients.Membership(ctx, instance); err != nil {
+		return err
+	}
+	settings := r.cfg.Settings
+	settings.Static = instance != ""
+	cfg := Config{
+		AppID: r.cfg.AppID, Topology: r.cfg.Topology, Plan: r.firstPlan, Settings: settings, Producer: r.cfg.Clients.Producer,
+		Identity: r.member.Identity,
+		Restore: restore.Config{
+			Admin: r.cfg.Clients.Admin, Reader: r.cfg.Clients.Reader, NowMs: r.cfg.Clock.NowMs, Logger: r.log,
+			MaxBytes: r.cfg.RestoreBytes, Wait: 500 * time.Millisecond, Progress: r.restoring,
+		},
+		OpenSet: r.openSet, Task: r.taskConfig(r.firstPlan), Wake: r.inbox.post, Logger: r.log, Stats: r.cfg.Stats,
+	}
+	if r.db != nil {
+		cfg.Headers = r.headers
+	}
+	r.machine = NewMachine(cfg, &shared{
+		clock: r.cfg.Clock, producer: r.cfg.Clients.Producer, maxRecord: r.book.maxRecord, sliceMs: r.cfg.SliceMs,
+		sliceRecords: r.cfg.SliceRecords, privateBytes: r.cfg.PrivateBytes,
+	})
+	if fs := r.cfg.Clients; fs.User != nil {
+		r.loops = []*fetchLoop{{fetcher: fs.Committed, post: r.inbox.post}, {fetcher: fs.User, post: r.inbox.post}}
+	} else {
+		r.loops = []*fetchLoop{{fetcher: fs.Committed, post: r.inbox.post}}
+	}
+	return nil
+}
+
+func (r *Runner) restoring(p restore.Progress) {
+	r.cfg.Stats.Restoring(p)
+	if p.Done {
+		r.log.Info("store restored", "task", p.Task, "store", p.Store, "records", p.Records, "took", p.Elapsed, "records_per_second", int64(p.Rate()))
+	}
+	if r.cfg.OnRestore != nil {
+		r.notes.tell(func() { r.cfg.OnRestore(p) })
+	}
+}
+
+func (r *Runner) openSet(name string, specs []state.Spec, identify state.ChangelogIdentity) (*state.Set, error) {
+	if r.db == nil {
+		return state.NewMemorySet(specs)
+	}
+	return r.db.OpenSet(name, specs, identify)
+}
+
+// headers tells what is on disk of a task's stores.
+func (r *Runner) headers(name string) (map[string]state.Header, error) {
+	all, err := r.db.Tasks()
+	if err != nil {
+		return nil, err
+	}
+	m := make(map[string]state.Header)
+	for _, s := range all {
+		if s.Task == name {
+			m[s.Store] = s.Header
+		}
+	}
+	return m, nil
+}
+
+// samePlan tells whether two plans come to the same tasks.
+func samePlan(a, b Plan) bool {
+	return slices.EqualFunc(a.Tasks, b.Tasks, func(x, y topology.TaskSpec) bool {
+		return x.Subtopology == y.Subtopology && x.Partition == y.Partition &&
+			slices.EqualFunc(x.Inputs, y.Inputs, func(p, q topology.Input) bool { return p.TopicPartition == q.TopicPartition })
+	})
+}

@@ -1,0 +1,171 @@
+package runtime
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/restore"
+)
+
+// Stats is what the outside may read of a running instance. Its methods are safe for concurrent use, and those that the
+// machine calls do nothing on a nil one.
+type Stats struct {
+	mu        sync.Mutex
+	processed int64
+	commits   int64
+	given     int64 // tasks given up
+	tasks     map[broker.TaskID]TaskStats
+	restores  map[restoreKey]restore.Progress
+}
+
+type restoreKey struct{ task, store string }
+
+// TaskStats is what is known of one task.
+type TaskStats struct {
+	Task      broker.TaskID
+	Phase     string
+	Processed int64
+	// StreamTimeMs is the highest timestamp taken, -1 before the first.
+	StreamTimeMs int64
+	Inputs       []InputStats
+}
+
+// InputStats is what is known of one input partition of a task.
+type InputStats struct {
+	broker.TopicPartition
+	Position  int64 // next offset to fetch, -1 unknown
+	Committed int64 // -1 none
+	End       int64 // of the log as far as the last fetch told, -1 unknown
+	Buffered  int   // records fetched and not processed
+	Paused    bool
+}
+
+// NewStats makes empty Stats.
+func NewStats() *Stats {
+	return &Stats{tasks: make(map[broker.TaskID]TaskStats), restores: make(map[restoreKey]restore.Progress)}
+}
+
+// Totals returns the records processed, the units committed and the tasks given up by this instance.
+func (st *Stats) Totals() (processed, commits, givenUp int64) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.processed, st.commits, st.given
+}
+
+// Tasks returns what is known of the tasks, sorted.
+func (st *Stats) Tasks() []TaskStats {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	out := make([]TaskStats, 0, len(st.tasks))
+	for _, t := range st.tasks {
+		t.Inputs = slices.Clone(t.Inputs)
+		out = append(out, t)
+	}
+	slices.SortFunc(out, func(a, b TaskStats) int { return a.Task.Compare(b.Task) })
+	return out
+}
+
+// Restores returns how far the restores are that run, sorted by task and store.
+func (st *Stats) Restores() []restore.Progress {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	out := make([]restore.Progress, 0, len(st.restores))
+	for _, p := range st.restores {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b restore.Progress) int {
+		if a.Task != b.Task {
+			if a.Task < b.Task {
+				return -1
+			}
+			return 1
+		}
+		if a.Store < b.Store {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// Restoring notes the progress of a restore.
+func (st *Stats) Restoring(p restore.Progress) {
+	if st == nil {
+		return
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	k := restoreKey{p.Task, p.Store}
+	if p.Done {
+		delete(st.restores, k)
+		return
+	}
+	st.restores[k] = p
+}
+
+func (st *Stats) worked(s *slot, d *Done) {
+	if st == nil {
+		return
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.processed += int64(d.Processed)
+	t := st.tasks[s.id]
+	t.Task = s.id
+	t.Processed += int64(d.Processed)
+	if d.work.finish == goOn && d.Err == nil {
+		t.StreamTimeMs = d.streamMs
+	}
+	st.tasks[s.id] = t
+}
+
+func (st *Stats) committed(*slot) {
+	if st == nil {
+		return
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.commits++
+}
+
+func (st *Stats) stuck(*slot) {
+	if st == nil {
+		return
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.given++
+}
+
+// publish shows the tasks as they are now.
+func (st *Stats) publish(slots []*slot) {
+	if st == nil {
+		return
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	old := st.tasks
+	st.tasks = make(map[broker.TaskID]TaskStats, len(slots))
+	for _, s := range slots {
+		t := old[s.id]
+		t.Task, t.Phase = s.id, s.phase.String()
+		t.Inputs = t.Inputs[:0]
+		for _, in := range s.inputs {
+			t.Inputs = append(t.Inputs, InputStats{
+				TopicPartition: in.tp, Position: in.position, Committed: in.committed, End: in.end,
+				Buffered: in.records + in.inTask.records, Paused: in.paused,
+			})
+		}
+		st.tasks[s.id] = t
+	}
+	for k := range st.restores {
+		if !slices.ContainsFunc(slots, func(s *slot) bool { return s.name == k.task && s.phase == phaseRestoring }) {
+			delete(st.restores, k)
+		}
+	}
+}
+
+// nowTime turns engine time into a Time.
+func nowTime(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

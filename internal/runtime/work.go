@@ -1,0 +1,404 @@
+package runtime
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/clock"
+	"github.com/millrace-io/millrace/internal/op"
+	"github.com/millrace-io/millrace/internal/state"
+	"github.com/millrace-io/millrace/internal/task"
+)
+
+// life is one attempt to run a task, from its opening to its end. All but the atomic fields belongs to whoever runs the
+// task's work.
+type life struct {
+	slot *slot
+	name string
+	task *task.Task
+	set  *state.Set
+	kept *state.Set // given to the restore
+	box  *outbox
+
+	lastTopic string // cache of limit and store look-ups
+	lastLimit int
+	lastStore string
+	storeAt   int
+
+	// progressMs is when the worker last began a record or a batch of quick ones; 0 while nobody runs the task.
+	progressMs atomic.Int64
+}
+
+// finish says how a piece of work ends the task.
+type finish uint8
+
+const (
+	goOn        finish = iota
+	finishClean        // everything is committed: close task and stores
+	finishDirty        // close the task, drop what is not committed, close the stores
+	finishKeep         // close the task, drop what is not committed, keep the stores open for a replay of the gap
+)
+
+// sealing is a unit that is committed and whose writes are to become part of the state.
+type sealing struct {
+	unit      *task.Unit
+	positions map[string]state.Position
+}
+
+// Work is one turn of a task on a worker.
+type Work struct {
+	life     *life
+	shared   *shared
+	open     *task.Config // make the task first
+	starts   []startAt
+	seal     []sealing
+	failed   []*sent
+	handOver bool
+	batches  []broker.Batch
+	process  bool
+	timerMs  int64 // a timer of the wall clock that may be due; 0 none
+	finish   finish
+}
+
+// startAt is where reading of an input begins.
+type startAt struct {
+	tp       broker.TopicPartition
+	from, to int64
+}
+
+// shared is what all tasks of an instance have in common on the worker's side.
+type shared struct {
+	clock    clock.Clock
+	producer broker.Producer
+	// maxRecord tells how large a record for a topic may be, 0 where it is not known.
+	maxRecord func(topic string) int
+	// sliceMs is how long a turn takes at most, at the next record boundary, and sliceRecords how many records.
+	sliceMs      int64
+	sliceRecords int
+	// privateBytes is how much a task may gather between two hand-overs.
+	privateBytes int64
+}
+
+// Done is what came out of a Work.
+type Done struct {
+	work *Work
+	// Err ended the turn: the task cannot go on.
+	Err error
+	// Processed is the number of records taken.
+	Processed int
+	more      bool // it stopped for its limit
+	idle      task.IdleReason
+	timerMs   int64 // next timer of the wall clock, 0 none
+	unit      bool  // something was handed over
+	handed    bool  // handing over succeeded, with or without a unit
+	commit    bool  // there is something to commit
+	request   bool  // a commit was asked for, by the user or for size
+	flushDue  bool  // sealed state waits for its time to be written
+	buffered  []buffered
+	lagKnown  bool
+	streamMs  int64
+}
+
+// buffered is what waits in the task for one input.
+type buffered struct {
+	tp      broker.TopicPartition
+	records int
+	bytes   int64
+}
+
+// Task names the task.
+func (w *Work) Task() string { return w.life.name }
+
+// Do runs the work. It never panics for a mistake of user code: what the task's steps return or throw comes back in the
+// answer.
+func (w *Work) Do() *Done {
+	l := w.life
+	d := &Done{work: w}
+	l.progressMs.Store(w.shared.clock.NowMs())
+	d.Err = w.run(d)
+	if l.task != nil && w.finish == goOn {
+		w.observe(d)
+	}
+	l.progressMs.Store(0)
+	return d
+}
+
+func (w *Work) run(d *Done) error {
+	l := w.life
+	if w.open != nil {
+		if err := w.openTask(); err != nil {
+			return err
+		}
+	}
+	for _, s := range w.seal {
+		if err := l.task.Sealed(s.unit, s.positions); err != nil {
+			return fmt.Errorf("millrace: task %s: %w", l.name, err)
+		}
+	}
+	if err := w.judgeFailures(); err != nil {
+		return err
+	}
+	if w.handOver {
+		if err := w.handOverUnit(d); err != nil {
+			return err
+		}
+	}
+	for i := range w.batches {
+		if err := l.task.Add(w.batches[i]); err != nil {
+			return err
+		}
+	}
+	if w.process && !l.box.isShut() {
+		if err := w.processSlice(d); err != nil {
+			return err
+		}
+	}
+	if w.finish != goOn {
+		return w.end()
+	}
+	if now := w.shared.clock.NowMs(); l.set.FlushDue(now) {
+		if err := l.set.Flush(); err != nil {
+			return fmt.Errorf("millrace: task %s: %w", l.name, err)
+		}
+	}
+	return nil
+}
+
+func (w *Work) openTask() error {
+	t, err := task.New(*w.open)
+	if err != nil {
+		return err
+	}
+	w.life.task = t
+	for _, s := range w.starts {
+		t.SetPosition(s.tp, s.from, s.to)
+	}
+	// Init may have written.
+	return w.life.sendOutputs(w.shared, w.life.box.current())
+}
+
+// processSlice takes records until the slice is used up, nothing is to take, or a commit is asked for. Records are taken
+// one by one at first, then in growing groups while they are quick, so that a slow one shows at once.
+func (w *Work) processSlice(d *Done) error {
+	l := w.life
+	if w.timerMs > 0 {
+		if now := w.shared.clock.NowMs(); now >= w.timerMs {
+			if err := l.task.Punctuate(now); err != nil {
+				return err
+			}
+		}
+	}
+	start := w.shared.clock.NowMs()
+	last := start
+	group := 1
+	for {
+		n, err := l.task.Process(min(group, w.shared.sliceRecords-d.Processed))
+		d.Processed += n
+		if err != nil {
+			return err
+		}
+		if n < group {
+			d.more = d.Processed >= w.shared.sliceRecords
+			break
+		}
+		now := w.shared.clock.NowMs()
+		if now != last {
+			l.progressMs.Store(now)
+			last = now
+		}
+		if d.Processed >= w.shared.sliceRecords || now-start >= w.shared.sliceMs || l.task.CommitRequested() {
+			d.more = true
+			break
+		}
+		if now-start <= w.shared.sliceMs/4 {
+			group = min(group*2, maxGroup)
+		}
+	}
+	return l.sendOutputs(w.shared, l.box.current())
+}
+
+const maxGroup = 64
+
+func (w *Work) handOverUnit(d *Done) error {
+	l := w.life
+	u, err := l.task.HandOver()
+	if err != nil {
+		return err
+	}
+	d.handed = true
+	if u == nil {
+		return nil
+	}
+	out := u.Outputs
+	u.Outputs = nil
+	seg := l.box.current()
+	if err := l.send(w.shared, out, seg); err != nil {
+		return err
+	}
+	// What handlers of failed outputs have written.
+	if err := l.sendOutputs(w.shared, seg); err != nil {
+		return err
+	}
+	d.unit = true
+	l.box.closeSegment(u)
+	return nil
+}
+
+// judgeFailures asks the production handler about records that could not be written.
+func (w *Work) judgeFailures() error {
+	l := w.life
+	for i, s := range w.failed {
+		s.attempt++
+		retry, err := l.task.FailedOutput(&s.Output, s.err, s.attempt)
+		if err != nil {
+			w.failed = w.failed[i:]
+			return err
+		}
+		if err := l.sendOutputs(w.shared, s.seg); err != nil {
+			w.failed = w.failed[i:]
+			return err
+		}
+		if retry {
+			s.err = nil
+			w.shared.producer.Produce(s.ProduceRecord, s.done)
+			continue
+		}
+		l.box.settle(s)
+	}
+	w.failed = nil
+	return nil
+}
+
+// end closes the task.
+func (w *Work) end() error {
+	l := w.life
+	var err error
+	if l.task != nil {
+		err = l.task.Close()
+		l.task = nil
+	}
+	if l.set == nil {
+		return err
+	}
+	if w.finish != finishClean {
+		if e := l.set.DropAll(); e != nil && err == nil {
+			err = e
+		}
+	}
+	if w.finish == finishKeep {
+		return err
+	}
+	if e := l.set.Close(); e != nil && err == nil {
+		err = e
+	}
+	return err
+}
+
+// observe notes what the machine decides by.
+func (w *Work) observe(d *Done) {
+	t := w.life.task
+	d.idle = t.Idle()
+	if ms, ok := t.NextTimerMs(); ok {
+		d.timerMs = ms
+	}
+	d.commit = t.CommitNeeded()
+	d.request = t.CommitRequested() || d.commit && w.life.set.PrivateBytes() > w.shared.privateBytes
+	d.flushDue = w.life.set.SealedBytes() > 0
+	d.streamMs = t.StreamTimeMs()
+	for _, tp := range t.Inputs() {
+		n, b := t.Buffered(tp)
+		d.buffered = append(d.buffered, buffered{tp: tp, records: n, bytes: b})
+	}
+}
+
+// sendOutputs sends what the task has emitted, and what handlers of records that are too large emit on the way.
+func (l *life) sendOutputs(sh *shared, seg *segment) error {
+	for {
+		out := l.task.TakeOutputs()
+		if len(out) == 0 {
+			return nil
+		}
+		if err := l.send(sh, out, seg); err != nil {
+			return err
+		}
+		l.task.ReuseOutputs(out)
+	}
+}
+
+// send hands records to the producer, in order.
+func (l *life) send(sh *shared, out []op.Output, seg *segment) error {
+	if len(out) == 0 || !l.box.expect(seg, len(out)) {
+		return nil
+	}
+	slab := make([]sent, len(out))
+	for i := range out {
+		s := &slab[i]
+		s.Output, s.box, s.seg, s.store = out[i], l.box, seg, l.storeIndex(out[i].Store)
+		if err := l.checkSize(sh, s); err != nil {
+			for j := i; j < len(out); j++ {
+				slab[j].box, slab[j].seg = l.box, seg
+				l.box.settle(&slab[j])
+			}
+			return err
+		}
+	}
+	for i := range slab {
+		if s := &slab[i]; s.err == nil {
+			sh.producer.Produce(s.ProduceRecord, s.done)
+		} else {
+			l.box.settle(s)
+		}
+	}
+	return nil
+}
+
+func (l *life) storeIndex(name string) int {
+	if name == "" {
+		return -1
+	}
+	if name != l.lastStore {
+		l.lastStore, l.storeAt = name, -1
+		for i, s := range l.box.stores {
+			if s == name {
+				l.storeAt = i
+			}
+		}
+	}
+	return l.storeAt
+}
+
+// recordOverhead is what a record takes in a batch beside its bytes, at most, the batch's own head included.
+const recordOverhead = 100
+
+// checkSize asks the production handler about a record that its topic does not take. Sending it would fail the others of
+// its batch with it. The record is marked with an error if it must not be sent.
+func (l *life) checkSize(sh *shared, s *sent) error {
+	if s.Topic != l.lastTopic {
+		l.lastTopic, l.lastLimit = s.Topic, sh.maxRecord(s.Topic)
+	}
+	if l.lastLimit <= 0 {
+		return nil
+	}
+	size := recordOverhead + len(s.Key) + len(s.Value)
+	for i := range s.Headers {
+		size += len(s.Headers[i].Key) + len(s.Headers[i].Value)
+	}
+	if size <= l.lastLimit {
+		return nil
+	}
+	cause := &broker.ProduceError{
+		TopicPartition: broker.TopicPartition{Topic: s.Topic, Partition: s.Partition},
+		Err:            fmt.Errorf("%w: %d bytes, the topic takes %d", broker.ErrRecordTooLarge, size, l.lastLimit),
+	}
+	retry, err := l.task.FailedOutput(&s.Output, cause, 1)
+	if err != nil {
+		return err
+	}
+	if retry {
+		return fmt.Errorf("millrace: task %s: step %s: the production error handler wants to retry a record that stays as large as it is: %w",
+			l.name, s.Step, cause)
+	}
+	s.err = cause
+	return nil
+}
