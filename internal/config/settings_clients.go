@@ -75,7 +75,7 @@ func consumerSettings() []Setting {
 func producerSettings() []Setting {
 	transactions := "This release writes without transactions; exactly-once is planned."
 	levels := "Each codec runs at its default level."
-	spread := "The partition follows from the key, or from a partitioner in Go; records without a key stick to a partition for a batch."
+	spread := "The partition follows from the key; records without one stick to a partition for a batch."
 	return []Setting{
 		{Name: "acks", Scope: ScopeProducer, Kind: String, Java: "all", Status: Fixed, Values: []string{"all", "-1"},
 			Doc: "Which replicas confirm a record.", Note: "With fewer, a commit could stand for results that a broker then loses."},
@@ -111,7 +111,7 @@ func producerSettings() []Setting {
 		{Name: "transaction.two.phase.commit.enable", Scope: ScopeProducer, Kind: Bool, Java: "false", Status: Fixed, Values: []string{"false"},
 			Doc: "Lets transactions outlive any time-out.", Note: transactions},
 		{Name: "partitioner.class", Scope: ScopeProducer, Kind: Class, Java: "null", Status: Refused,
-			Doc: "Class that chooses partitions.", Note: "Java classes cannot be loaded: give To or Repartition a partitioner in Go."},
+			Doc: "Class that chooses partitions.", Note: "Java classes cannot be loaded, and partitioners in Go are planned."},
 		{Name: "partitioner.ignore.keys", Scope: ScopeProducer, Kind: Bool, Java: "false", Status: Fixed, Values: []string{"false"},
 			Doc: "Spreads records without regard to keys.", Note: "State and joins depend on keys having their partition."},
 		{Name: "partitioner.adaptive.partitioning.enable", Scope: ScopeProducer, Kind: Bool, Java: "true", Status: Ignored,
