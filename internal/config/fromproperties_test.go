@@ -38,7 +38,6 @@ func TestFromProperties_application(t *testing.T) {
 		"repartition.purge.interval.ms":                 "1000",
 		"windowstore.changelog.additional.retention.ms": "9223372036854775807",
 		"dsl.store.suppliers.class":                     "org.apache.kafka.streams.state.BuiltInDslStoreSuppliers$InMemoryDslStoreSuppliers",
-		"default.timestamp.extractor":                   "org.apache.kafka.streams.processor.WallclockTimestampExtractor",
 		"deserialization.exception.handler":             "org.apache.kafka.streams.errors.LogAndContinueExceptionHandler",
 		"processing.exception.handler":                  "org.apache.kafka.streams.errors.LogAndContinueProcessingExceptionHandler",
 		"production.exception.handler":                  "org.apache.kafka.streams.errors.DefaultProductionExceptionHandler",
@@ -66,7 +65,6 @@ func TestFromProperties_application(t *testing.T) {
 	want.RepartitionPurgeInterval = time.Second
 	want.WindowChangelogRetention = durationMs(1<<63 - 1)
 	want.DefaultStore = InMemory
-	want.Timestamps = WallclockTimestamp
 	want.OnDeserializationError = ContinueOnError
 	want.OnProcessingError = ContinueOnError
 	want.DeadLetterTopic = "orders-dead"
@@ -166,7 +164,7 @@ func TestFromProperties_errors(t *testing.T) {
 		{"auto.offset.reset", "by_duration:-PT1H", []string{"future"}},
 		{"auto.offset.reset", "smallest", []string{"earliest, latest, none or by_duration"}},
 		{"deserialization.exception.handler", "com.example.Mine", []string{"LogAndContinueExceptionHandler", "in Go"}},
-		{"default.timestamp.extractor", "com.example.Mine", []string{"FailOnInvalidTimestamp", "in Go"}},
+		{"default.timestamp.extractor", "org.apache.kafka.streams.processor.WallclockTimestampExtractor", []string{"FailOnInvalidTimestamp", "option Timestamps"}},
 		{"interceptor.classes", "com.example.Mine", []string{"must be empty", "Peek"}},
 		{"config.providers.vault.class", "x", []string{"cannot be loaded"}},
 		{"sasl.kerberos.service.name", "kafka", []string{"Kerberos"}},

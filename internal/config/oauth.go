@@ -86,9 +86,6 @@ func waitTimer(ctx context.Context, d time.Duration) error {
 
 // Token returns a token that is not about to expire.
 func (t *TokenSource) Token(ctx context.Context) (Token, error) {
-	if src := t.sasl.OAuth.Source; src != nil {
-		return src(ctx)
-	}
 	if tok, ok := t.fresh(); ok {
 		return tok, nil
 	}
@@ -106,7 +103,6 @@ func (t *TokenSource) Token(ctx context.Context) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
-	tok.Extensions = t.sasl.Login.Extensions
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.cached, t.refresh = tok, time.Time{}
@@ -123,6 +119,21 @@ func (t *TokenSource) fresh() (Token, bool) {
 }
 
 func (t *TokenSource) fetch(ctx context.Context) (Token, error) {
+	o := &t.sasl.OAuth
+	if o.Source != nil {
+		tok, err := o.Source(ctx)
+		if err == nil && tok.Value == "" {
+			err = errors.New("millrace: the token function gave an empty token")
+		}
+		return tok, err
+	}
+	tok, err := t.ask(ctx)
+	tok.Extensions = t.sasl.Login.Extensions
+	return tok, err
+}
+
+// ask gets a token from where the settings say.
+func (t *TokenSource) ask(ctx context.Context) (Token, error) {
 	o := &t.sasl.OAuth
 	if o.TokenEndpointURL == "" {
 		v, err := unsecuredToken(t.sasl.Login.Claims, t.now())

@@ -9,13 +9,13 @@ import (
 // The SASL mechanisms that are supported.
 const (
 	MechanismPlain       = "PLAIN"
-	MechanismScramSHA256 = "SCRAM-SHA-256"
-	MechanismScramSHA512 = "SCRAM-SHA-512"
+	MechanismScram256    = "SCRAM-SHA-256"
+	MechanismScram512    = "SCRAM-SHA-512"
 	MechanismOAuthBearer = "OAUTHBEARER"
 )
 
 func mechanisms() []string {
-	return []string{MechanismPlain, MechanismScramSHA256, MechanismScramSHA512, MechanismOAuthBearer}
+	return []string{MechanismPlain, MechanismScram256, MechanismScram512, MechanismOAuthBearer}
 }
 
 // SASL is how a client proves who it is.
@@ -53,8 +53,8 @@ type Login struct {
 
 // OAuth says where OAUTHBEARER gets its tokens.
 type OAuth struct {
-	// Source gives tokens in Go; it replaces all else. It is called for each connection, so it should keep a token until
-	// it is about to expire.
+	// Source gives tokens in Go; it replaces all else. A token that says when it expires is kept, any other is asked for
+	// at each connection.
 	Source func(ctx context.Context) (Token, error)
 	// TokenEndpointURL is asked for a token with the client's credentials (https, http), or is the file that holds one
 	// (file). Property: sasl.oauthbearer.token.endpoint.url.
@@ -112,7 +112,7 @@ func moduleOf(mechanism string) string {
 	switch mechanism {
 	case MechanismPlain:
 		return plainModule
-	case MechanismScramSHA256, MechanismScramSHA512:
+	case MechanismScram256, MechanismScram512:
 		return scramModule
 	}
 	return oauthModule

@@ -330,13 +330,33 @@ func TestTokenSource_otherSources(t *testing.T) {
 	})
 	t.Run("a function", func(t *testing.T) {
 		s := defaultSASL()
-		s.OAuth.Source = func(context.Context) (Token, error) { return Token{Value: "mine"}, nil }
+		var next Token
+		calls := 0
+		s.OAuth.Source = func(context.Context) (Token, error) { calls++; return next, nil }
 		src, err := s.NewTokenSource(c.now)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if tok, err := src.Token(t.Context()); err != nil || tok.Value != "mine" {
-			t.Errorf("token %v, %v", tok, err)
+		if _, err := src.Token(t.Context()); err == nil || !strings.Contains(err.Error(), "empty token") {
+			t.Errorf("error of an empty token: %v", err)
+		}
+		for _, tc := range []struct {
+			name  string
+			token Token
+			calls int // of three requests
+		}{
+			{"without an end", Token{Value: "a"}, 3},
+			{"with an end", Token{Value: "b", Expires: c.now().Add(time.Hour), Extensions: map[string]string{"x": "y"}}, 1},
+		} {
+			next, calls = tc.token, 0
+			for range 3 {
+				if tok, err := src.Token(t.Context()); err != nil || cmp.Diff(tc.token, tok) != "" {
+					t.Errorf("%s: token %v, %v", tc.name, tok, err)
+				}
+			}
+			if calls != tc.calls {
+				t.Errorf("%s: %d calls, want %d", tc.name, calls, tc.calls)
+			}
 		}
 	})
 	t.Run("without security", func(t *testing.T) {

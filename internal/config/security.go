@@ -21,6 +21,22 @@ func (p Protocol) TLS() bool { return p == SSL || p == SASLSSL }
 // SASL says whether the client authenticates itself by SASL.
 func (p Protocol) SASL() bool { return p == SASLPlaintext || p == SASLSSL }
 
+// WithTLS returns the protocol that encrypts, and is otherwise the same.
+func (p Protocol) WithTLS() Protocol {
+	if p.SASL() {
+		return SASLSSL
+	}
+	return SSL
+}
+
+// WithSASL returns the protocol that authenticates by SASL, and is otherwise the same.
+func (p Protocol) WithSASL() Protocol {
+	if p.TLS() {
+		return SASLSSL
+	}
+	return SASLPlaintext
+}
+
 func protocols() []enumValue[Protocol] {
 	return []enumValue[Protocol]{
 		{Plaintext, "PLAINTEXT"}, {SSL, "SSL"}, {SASLPlaintext, "SASL_PLAINTEXT"}, {SASLSSL, "SASL_SSL"},

@@ -115,9 +115,9 @@ func topologySettings() []Setting {
 	note := "Topics and steps name their serdes in Go."
 	return []Setting{
 		{Name: "default.timestamp.extractor", Scope: ScopeApp, Kind: Class, Java: "class org.apache.kafka.streams.processor.FailOnInvalidTimestamp",
+			Status: Fixed, Values: []string{"org.apache.kafka.streams.processor.FailOnInvalidTimestamp"},
 			Doc:  "What gives a record its event time where the topic does not say.",
-			Note: "The four classes that Kafka Streams ships; write others in Go, as an option of the source.",
-			bind: app(enum(timestampClasses(), false), func(c *Config) *TimestampPolicy { return &c.Timestamps })},
+			Note: "Each source says for itself how it finds event times: give it the option Timestamps."},
 		{Name: "deserialization.exception.handler", Scope: ScopeApp, Kind: Class, Java: "class org.apache.kafka.streams.errors.LogAndFailExceptionHandler",
 			Doc:  "What becomes of a record that does not decode.",
 			Note: "The two classes that Kafka Streams ships; write others in Go.",
