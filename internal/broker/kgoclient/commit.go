@@ -144,7 +144,8 @@ func (a *Admin) fetchCommitted(ctx context.Context, group string, tps []broker.T
 		out[broker.TopicPartition{Topic: topic, Partition: p}] = o
 		return nil
 	}
-	if err := codeErr(resp.ErrorCode); err != nil {
+	unknown := func(code int16) bool { return broker.Code(code) == broker.CodeGroupIDNotFound } // nothing committed
+	if err := codeErr(resp.ErrorCode); err != nil && !unknown(resp.ErrorCode) {
 		return err
 	}
 	if len(resp.Groups) == 0 {
@@ -158,7 +159,7 @@ func (a *Admin) fetchCommitted(ctx context.Context, group string, tps []broker.T
 		return nil
 	}
 	for _, g := range resp.Groups {
-		if err := codeErr(g.ErrorCode); err != nil {
+		if err := codeErr(g.ErrorCode); err != nil && !unknown(g.ErrorCode) {
 			return err
 		}
 		for _, t := range g.Topics {

@@ -28,10 +28,10 @@ type conn struct {
 }
 
 func connect(cfg Config, more ...kgo.Opt) (*conn, error) {
+	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	cfg = cfg.withDefaults()
 	a := &attempts{failed: make(map[string]error)}
 	cl, err := kgo.NewClient(append(append(cfg.opts(), kgo.WithHooks(a)), more...)...)
 	if err != nil {
@@ -74,6 +74,12 @@ func (a *attempts) list(cfg Config) []string {
 	return out
 }
 
+func (a *attempts) of(addr string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.failed[addr]
+}
+
 func explainConn(err error, cfg Config) string {
 	text := strings.TrimPrefix(err.Error(), "unable to dial: ")
 	hint := ""
@@ -104,6 +110,8 @@ func explainConn(err error, cfg Config) string {
 		hint = "check the address, the network and the firewall"
 		if cfg.TLS == nil {
 			hint += ", and whether this listener wants TLS"
+		} else {
+			hint += ", and that this listener speaks TLS"
 		}
 	}
 	if hint != "" {
@@ -203,6 +211,9 @@ func Ping(ctx context.Context, cfg Config) error {
 		a := <-answers
 		if a.err == nil {
 			return nil
+		}
+		if err := c.attempts.of(a.addr); err != nil {
+			a.err = err // what made the time run out
 		}
 		failed = append(failed, a.addr+": "+explainConn(a.err, c.cfg))
 		last = a.err

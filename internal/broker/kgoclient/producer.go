@@ -40,9 +40,6 @@ var _ broker.Producer = (*Producer)(nil)
 
 // NewProducer opens a producing client.
 func NewProducer(cfg Config) (*Producer, error) {
-	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
 	conf := cfg.withDefaults().Produce
 	codec, err := compression(conf.Compression)
 	if err != nil {

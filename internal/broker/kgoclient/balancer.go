@@ -1,0 +1,213 @@
+package kgoclient
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/millrace-io/millrace/internal/assign"
+	"github.com/millrace-io/millrace/internal/broker"
+)
+
+// balancer is the group's assignor. It gives out tasks; the partitions stand in the assignment as well, so that tools that
+// describe groups show them.
+//
+// It tells franz-go of no partition: the client then has nothing to fetch, no committed offsets to look up and nothing to
+// revoke by itself, and Membership alone keeps the books of what is owned.
+type balancer struct{ m *Membership }
+
+var _ kgo.GroupBalancer = balancer{}
+
+func (balancer) ProtocolName() string { return protocolName }
+
+// IsCooperative keeps franz-go from ending everything before each join.
+func (balancer) IsCooperative() bool { return true }
+
+// JoinGroupMetadata says what this member reads, owns and has stored.
+func (b balancer) JoinGroupMetadata([]string, map[string][]int32, int32) []byte {
+	topology, data := b.m.joining()
+	meta := kmsg.NewConsumerMemberMetadata()
+	meta.Version = 1
+	meta.Topics = topicsOf(topology)
+	meta.UserData = data.encode()
+	return meta.AppendTo(nil)
+}
+
+// ParseSyncAssignment takes what the leader gave.
+func (b balancer) ParseSyncAssignment(assignment []byte) (map[string][]int32, error) {
+	return nil, b.m.synced(assignment)
+}
+
+// MemberBalancer is called on the leader with everybody's metadata.
+func (b balancer) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.GroupMemberBalancer, map[string]struct{}, error) {
+	g := &groupBalance{topology: b.m.subscribed(), leader: b.m.memberID(), members: members}
+	topics := make(map[string]struct{})
+	for _, t := range topicsOf(g.topology) {
+		topics[t] = struct{}{}
+	}
+	return g, topics, nil
+}
+
+func topicsOf(t broker.GroupTopology) []string {
+	var topics []string
+	for _, s := range t.Subtopologies {
+		topics = append(topics, s.Topics...)
+	}
+	slices.Sort(topics)
+	return slices.Compact(topics)
+}
+
+// groupBalance is one round of the leader.
+type groupBalance struct {
+	topology broker.GroupTopology // the leader's own
+	leader   string
+	members  []kmsg.JoinGroupResponseMember
+}
+
+// Balance gives tasks to all members whose topology is the leader's and tells the others why they get none.
+func (g *groupBalance) Balance(partitions map[string]int32) kgo.IntoSyncAssignment {
+	status := make(map[string]assignmentStatus, len(g.members))
+	claims := make(map[string]assign.Claim)
+	var members []assign.Member
+	known := make(map[string]int) // topic -> how many of those members read it
+	for _, jm := range g.members {
+		meta := kmsg.NewConsumerMemberMetadata()
+		err := meta.ReadFrom(jm.ProtocolMetadata)
+		var data memberData
+		if err == nil {
+			data, err = decodeMemberData(meta.UserData)
+		}
+		switch {
+		case err != nil:
+			status[jm.MemberID] = statusUnreadable
+			continue
+		case data.Signature != g.topology.Signature:
+			status[jm.MemberID] = statusMismatch
+			continue
+		}
+		status[jm.MemberID] = statusOK
+		if data.Generation >= 0 {
+			claims[jm.MemberID] = assign.Claim{Generation: data.Generation, Tasks: data.Owned}
+		}
+		members = append(members, assign.Member{ID: jm.MemberID, ProcessID: data.ProcessID.String(), Stored: data.Stored})
+		slices.Sort(meta.Topics)
+		for _, t := range slices.Compact(meta.Topics) {
+			known[t]++
+		}
+	}
+	// Under a pattern one member may have seen a new topic before another. It waits for the last one, which will join again
+	// when it sees the topic too.
+	tasks := g.tasks(func(topic string) int32 {
+		if known[topic] < len(members) {
+			return 0
+		}
+		return partitions[topic]
+	})
+	holders := assign.Holders(claims)
+	for i := range members {
+		for t, h := range holders {
+			if h.MemberID == members[i].ID {
+				members[i].Owned = append(members[i].Owned, t)
+			}
+		}
+	}
+	now, moving := assign.HandOver(assign.Assign(members, tasks), holders)
+	giveUp := make(map[string][]broker.TaskID)
+	for _, t := range moving {
+		giveUp[holders[t].MemberID] = append(giveUp[holders[t].MemberID], t)
+	}
+	inputs := make(map[broker.TaskID][]broker.TopicPartition, len(tasks))
+	for _, t := range tasks {
+		inputs[t.ID] = t.Inputs
+	}
+	return &plan{g: g, status: status, tasks: now, giveUp: giveUp, inputs: inputs}
+}
+
+// tasks lists the tasks of the leader's topology over the partitions that topics have.
+func (g *groupBalance) tasks(partitions func(topic string) int32) []assign.Task {
+	var tasks []assign.Task
+	for _, s := range g.topology.Subtopologies {
+		var most int32
+		for _, t := range s.Topics {
+			most = max(most, partitions(t))
+		}
+		for p := range most {
+			task := assign.Task{ID: broker.TaskID{Subtopology: s.ID, Partition: p}, Stateful: s.Stateful}
+			for _, t := range s.Topics {
+				if p < partitions(t) {
+					task.Inputs = append(task.Inputs, broker.TopicPartition{Topic: t, Partition: p})
+				}
+			}
+			broker.SortPartitions(task.Inputs)
+			tasks = append(tasks, task)
+		}
+	}
+	return tasks
+}
+
+// plan is the outcome of a round.
+type plan struct {
+	g      *groupBalance
+	status map[string]assignmentStatus
+	tasks  map[string][]broker.TaskID
+	giveUp map[string][]broker.TaskID
+	inputs map[broker.TaskID][]broker.TopicPartition
+}
+
+// IntoSyncAssignment encodes each member's part, in the order of member ids.
+func (p *plan) IntoSyncAssignment() []kmsg.SyncGroupRequestGroupAssignment {
+	var out []kmsg.SyncGroupRequestGroupAssignment
+	for _, id := range slices.Sorted(maps.Keys(p.status)) {
+		data := assignmentData{
+			Status: p.status[id], Signature: p.g.topology.Signature, Leader: p.g.leader, Tasks: p.tasks[id], GiveUp: p.giveUp[id],
+		}
+		if data.Status == statusMismatch {
+			data.LeaderTopics = topicsOf(p.g.topology)
+		}
+		var tps []broker.TopicPartition
+		for _, t := range data.Tasks {
+			tps = append(tps, p.inputs[t]...)
+		}
+		a := kmsg.NewConsumerMemberAssignment()
+		a.Version = 1
+		topics, partitions := byTopic(tps)
+		for _, t := range topics {
+			at := kmsg.NewConsumerMemberAssignmentTopic()
+			at.Topic, at.Partitions = t, partitions[t]
+			a.Topics = append(a.Topics, at)
+		}
+		a.UserData = data.encode()
+		sa := kmsg.NewSyncGroupRequestGroupAssignment()
+		sa.MemberID, sa.MemberAssignment = id, a.AppendTo(nil)
+		out = append(out, sa)
+	}
+	return out
+}
+
+// inputsOf finds the partitions of tasks in an assignment, by the topics of their sub-topologies.
+func inputsOf(topology broker.GroupTopology, tasks []broker.TaskID, a *kmsg.ConsumerMemberAssignment) map[broker.TaskID][]broker.TopicPartition {
+	given := make(map[broker.TopicPartition]bool)
+	for _, t := range a.Topics {
+		for _, p := range t.Partitions {
+			given[broker.TopicPartition{Topic: t.Topic, Partition: p}] = true
+		}
+	}
+	topics := make(map[int][]string, len(topology.Subtopologies))
+	for _, s := range topology.Subtopologies {
+		topics[s.ID] = s.Topics
+	}
+	out := make(map[broker.TaskID][]broker.TopicPartition, len(tasks))
+	for _, id := range tasks {
+		var in []broker.TopicPartition
+		for _, t := range topics[id.Subtopology] {
+			if tp := (broker.TopicPartition{Topic: t, Partition: id.Partition}); given[tp] {
+				in = append(in, tp)
+			}
+		}
+		broker.SortPartitions(in)
+		out[id] = in
+	}
+	return out
+}

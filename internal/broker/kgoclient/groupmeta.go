@@ -1,0 +1,249 @@
+package kgoclient
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/millrace-io/millrace/internal/broker"
+)
+
+// The user data of a group's members, drawn in docs/format/group-metadata.md. A version is raised only for a change that
+// an older member would misread; what may be ignored is added as a tagged field.
+
+// protocolName is the assignor's name in the group's protocol list.
+const protocolName = "millrace"
+
+const metadataVersion = 1
+
+// memberData is what a member tells the leader when it joins.
+type memberData struct {
+	ProcessID  uuid.UUID
+	Signature  string
+	Generation int32 // in which Owned was assigned, -1 if nothing is owned
+	Owned      []broker.TaskID
+	Stored     []broker.TaskID
+	Nonce      uint64
+}
+
+// assignmentStatus is why a member got its tasks or got none.
+type assignmentStatus uint64
+
+const (
+	statusOK         assignmentStatus = iota
+	statusMismatch                    // the member's topology is not the leader's
+	statusUnreadable                  // the leader could not read the member's data
+)
+
+// assignmentData is what the leader tells a member.
+type assignmentData struct {
+	Status       assignmentStatus
+	Signature    string // of the leader's topology
+	Leader       string // the leader's member id
+	Tasks        []broker.TaskID
+	LeaderTopics []string // with statusMismatch: what the leader reads
+	// GiveUp are tasks that the member holds and others wait for. It joins again when it has given them up, and also if
+	// it does not hold them any more (a static member that was restarted in between).
+	GiveUp []broker.TaskID
+}
+
+const (
+	tagLeaderTopics = 0
+	tagGiveUp       = 1
+)
+
+func (d memberData) encode() []byte {
+	b := binary.AppendUvarint(nil, metadataVersion)
+	b = append(b, d.ProcessID[:]...)
+	b = appendString(b, d.Signature)
+	b = binary.AppendVarint(b, int64(d.Generation))
+	b = appendTasks(b, d.Owned)
+	b = appendTasks(b, d.Stored)
+	b = binary.AppendUvarint(b, d.Nonce)
+	return binary.AppendUvarint(b, 0) // no tagged fields yet
+}
+
+func decodeMemberData(b []byte) (d memberData, err error) {
+	r := metaReader{in: b}
+	r.version()
+	copy(d.ProcessID[:], r.bytes(16))
+	d.Signature = r.string()
+	d.Generation = int32(r.varint())
+	d.Owned = r.tasks()
+	d.Stored = r.tasks()
+	d.Nonce = r.uvarint()
+	r.tagged(func(uint64, *metaReader) {})
+	return d, r.done("group member")
+}
+
+func (d assignmentData) encode() []byte {
+	b := binary.AppendUvarint(nil, metadataVersion)
+	b = binary.AppendUvarint(b, uint64(d.Status))
+	b = appendString(b, d.Signature)
+	b = appendString(b, d.Leader)
+	b = appendTasks(b, d.Tasks)
+	var fields [][]byte
+	if len(d.LeaderTopics) > 0 {
+		topics := binary.AppendUvarint(nil, uint64(len(d.LeaderTopics)))
+		for _, t := range d.LeaderTopics {
+			topics = appendString(topics, t)
+		}
+		fields = append(fields, appendField(tagLeaderTopics, topics))
+	}
+	if len(d.GiveUp) > 0 {
+		fields = append(fields, appendField(tagGiveUp, appendTasks(nil, d.GiveUp)))
+	}
+	b = binary.AppendUvarint(b, uint64(len(fields)))
+	return append(b, bytes.Join(fields, nil)...)
+}
+
+func appendField(tag uint64, content []byte) []byte {
+	return appendString(binary.AppendUvarint(nil, tag), string(content))
+}
+
+func decodeAssignmentData(b []byte) (d assignmentData, err error) {
+	r := metaReader{in: b}
+	r.version()
+	d.Status = assignmentStatus(r.uvarint())
+	d.Signature = r.string()
+	d.Leader = r.string()
+	d.Tasks = r.tasks()
+	r.tagged(func(tag uint64, f *metaReader) {
+		switch tag {
+		case tagLeaderTopics:
+			for range f.count(1) {
+				d.LeaderTopics = append(d.LeaderTopics, f.string())
+			}
+		case tagGiveUp:
+			d.GiveUp = f.tasks()
+		}
+	})
+	return d, r.done("group assignment")
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// appendTasks writes tasks by sub-topology, sorted: the same tasks give the same bytes.
+func appendTasks(b []byte, tasks []broker.TaskID) []byte {
+	sorted := slices.Clone(tasks)
+	broker.SortTasks(sorted)
+	sorted = slices.Compact(sorted)
+	groups := 0
+	for i, t := range sorted {
+		if i == 0 || t.Subtopology != sorted[i-1].Subtopology {
+			groups++
+		}
+	}
+	b = binary.AppendUvarint(b, uint64(groups))
+	for i := 0; i < len(sorted); {
+		n := i
+		for n < len(sorted) && sorted[n].Subtopology == sorted[i].Subtopology {
+			n++
+		}
+		b = binary.AppendUvarint(b, uint64(sorted[i].Subtopology))
+		b = binary.AppendUvarint(b, uint64(n-i))
+		for ; i < n; i++ {
+			b = binary.AppendUvarint(b, uint64(sorted[i].Partition))
+		}
+	}
+	return b
+}
+
+// metaReader reads user data; after the first fault it gives zeros.
+type metaReader struct {
+	in  []byte
+	err error
+}
+
+var errShort = errors.New("it ends too early")
+
+func (r *metaReader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+	r.in = nil
+}
+
+func (r *metaReader) version() {
+	if v := r.uvarint(); r.err == nil && v != metadataVersion {
+		r.fail(fmt.Errorf("version %d is not %d: upgrade the older instances", v, metadataVersion))
+	}
+}
+
+func (r *metaReader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.in)
+	if n <= 0 {
+		r.fail(errShort)
+		return 0
+	}
+	r.in = r.in[n:]
+	return v
+}
+
+func (r *metaReader) varint() int64 {
+	v, n := binary.Varint(r.in)
+	if n <= 0 {
+		r.fail(errShort)
+		return 0
+	}
+	r.in = r.in[n:]
+	return v
+}
+
+func (r *metaReader) bytes(n int) []byte {
+	if n > len(r.in) {
+		r.fail(errShort)
+		return nil
+	}
+	b := r.in[:n]
+	r.in = r.in[n:]
+	return b
+}
+
+// count reads a number of things that take at least so many bytes each.
+func (r *metaReader) count(least int) int {
+	n := r.uvarint()
+	if n > uint64(len(r.in)/least) {
+		r.fail(errShort)
+		return 0
+	}
+	return int(n)
+}
+
+func (r *metaReader) string() string { return string(r.bytes(r.count(1))) }
+
+func (r *metaReader) tasks() []broker.TaskID {
+	var out []broker.TaskID
+	for range r.count(2) {
+		sub := r.uvarint()
+		for range r.count(1) {
+			out = append(out, broker.TaskID{Subtopology: int(sub), Partition: int32(r.uvarint())})
+		}
+	}
+	return out
+}
+
+// tagged reads the fields that a member may or may not know.
+func (r *metaReader) tagged(field func(tag uint64, f *metaReader)) {
+	for range r.count(2) {
+		tag := r.uvarint()
+		f := metaReader{in: r.bytes(r.count(1))}
+		field(tag, &f)
+		if f.err != nil {
+			r.fail(f.err)
+		}
+	}
+}
+
+func (r *metaReader) done(what string) error {
+	if r.err != nil {
+		return fmt.Errorf("millrace: %s data cannot be read: %w", what, r.err)
+	}
+	return nil
+}
