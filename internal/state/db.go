@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -102,12 +103,12 @@ func (db *DB) start() error {
 	if err := fs.MkdirAll(db.path(ingestDir), 0o755); err != nil {
 		return fmt.Errorf("millrace: cannot prepare the state directory %s: %w", db.opts.Dir, err)
 	}
-	return db.sweep()
+	return nil
 }
 
 func (db *DB) path(name string) string { return db.opts.FS.PathJoin(db.opts.Dir, name) }
 
-// open opens catalogue and database.
+// open opens catalogue and database, and sweeps the one by the other.
 func (db *DB) open() (err error) {
 	if db.cat, err = openCatalogue(db.opts.FS, db.opts.Dir); err != nil {
 		return err
@@ -119,13 +120,26 @@ func (db *DB) open() (err error) {
 	if db.p, err = pebble.Open(db.path(databaseDir), db.popts); err != nil {
 		return fmt.Errorf("millrace: cannot open the database in the state directory %s: %w", db.opts.Dir, err)
 	}
-	return db.failed()
+	if err := db.failed(); err != nil {
+		return err
+	}
+	return db.sweep()
 }
 
-// isDamage tells damaged or missing files from trouble of other kinds (permissions, a full disk, a newer format).
+// isDamage tells damaged and missing files from trouble of other kinds. Not all of Pebble's errors about damage are marked
+// as such, so it is the others that are told by what they are: an answer of the operating system (permissions, a full
+// disk), or files of a later release.
 func isDamage(err error) bool {
-	return err != nil && (pebble.IsCorruptionError(err) || errors.Is(err, ErrCorrupt) || errors.Is(err, os.ErrNotExist) ||
-		errors.Is(err, pebble.ErrDBNotPristine))
+	var errno syscall.Errno
+	switch {
+	case err == nil:
+		return false
+	case pebble.IsCorruptionError(err), errors.Is(err, ErrCorrupt), errors.Is(err, os.ErrNotExist):
+		return true
+	case errors.As(err, &errno), errors.Is(err, os.ErrPermission), strings.Contains(err.Error(), "unknown format major version"):
+		return false
+	}
+	return true
 }
 
 // moveAside renames database and catalogue, so that empty ones take their place. The one moved aside before is removed:

@@ -159,6 +159,7 @@ func TestApproximateEntries(t *testing.T) {
 func TestSpecsAreChecked(t *testing.T) {
 	for _, specs := range [][]Spec{
 		{{Kind: KeyValue}},
+		{{Name: "\xff", Kind: KeyValue}},
 		{{Name: "a"}},
 		{{Name: "a", Kind: 9}},
 		{{Name: "a", Kind: Window}},

@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"unicode/utf8"
 )
 
 // Kind tells the kinds of stores apart.
@@ -70,6 +71,9 @@ func (s Spec) windowed() bool { return s.Kind == Window || s.Kind == Session }
 func (s Spec) complete() (Spec, error) {
 	if s.Name == "" {
 		return s, errors.New("millrace: a state store needs a name")
+	}
+	if !utf8.ValidString(s.Name) {
+		return s, fmt.Errorf("millrace: the name of state store %q is not valid UTF-8", s.Name)
 	}
 	switch s.Kind {
 	case KeyValue:
