@@ -49,11 +49,13 @@ type Fetcher interface {
 	Assign(tp TopicPartition, offset int64, epoch uint64)
 	// Unassign stops reading; a buffered batch of the partition is dropped.
 	Unassign(tps ...TopicPartition)
-	// Pause and Resume stop and go on fetching without losing the position: what was fetched and not polled is fetched
-	// again.
+	// Pause and Resume stop and go on fetching without losing the position; what was fetched and not polled comes after
+	// Resume. Assign, Unassign, Pause and Resume take effect with the next Poll.
 	Pause(tps ...TopicPartition)
 	Resume(tps ...TopicPartition)
-	// Poll waits for at least one batch or error, or for the context, and returns all that is there.
+	// Poll waits for at least one batch or error, or for the context, and returns all that is there, in the order of topic
+	// and partition. A batch without records tells that the position or an end of the log has moved: after Assign each
+	// partition is told once, even if it is empty.
 	Poll(ctx context.Context) []Batch
 	Close()
 }

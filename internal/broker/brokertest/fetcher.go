@@ -33,6 +33,7 @@ type fetchState struct {
 	epoch    uint64
 	paused   bool
 	failed   bool // an error was shown; nothing more until it is assigned again
+	shown    [3]int64
 }
 
 var _ broker.Fetcher = (*Fetcher)(nil)
@@ -72,7 +73,7 @@ func (f *Fetcher) Release(tps ...broker.TopicPartition) {
 func (f *Fetcher) Assign(tp broker.TopicPartition, offset int64, epoch uint64) {
 	f.c.mu.Lock()
 	defer f.c.mu.Unlock()
-	f.parts[tp] = &fetchState{position: offset, epoch: epoch, paused: f.parts[tp] != nil && f.parts[tp].paused}
+	f.parts[tp] = &fetchState{position: offset, epoch: epoch, shown: [3]int64{-1, -1, -1}, paused: f.parts[tp] != nil && f.parts[tp].paused}
 	f.c.changed.Broadcast()
 }
 
@@ -144,8 +145,8 @@ func (f *Fetcher) sorted(keep func(*fetchState) bool) []broker.TopicPartition {
 	return tps
 }
 
-// Poll implements broker.Fetcher. It returns at once unless the cluster is Blocking. A partition whose position has not
-// moved is not in the answer.
+// Poll implements broker.Fetcher. It returns at once unless the cluster is Blocking. A partition of which neither the
+// position nor an end of the log has moved is not in the answer.
 func (f *Fetcher) Poll(ctx context.Context) []broker.Batch {
 	f.c.mu.Lock()
 	defer f.c.mu.Unlock()
@@ -171,8 +172,10 @@ func (f *Fetcher) poll() []broker.Batch {
 		b := f.fetch(tp, s)
 		if b.Err != nil {
 			b.Records, b.Position, s.failed = nil, s.position, true
-		} else if b.Position == s.position {
+		} else if ends := [3]int64{b.HighWater, b.StableEnd, b.LogStart}; b.Position == s.position && ends == s.shown {
 			continue
+		} else {
+			s.shown = ends
 		}
 		b.Epoch = s.epoch
 		s.position = b.Position
