@@ -57,13 +57,15 @@ type Producer struct {
 	Linger time.Duration
 	// DeliveryTimeout is how long the delivery of a record is tried. Property: delivery.timeout.ms.
 	DeliveryTimeout time.Duration
+	// MaxBlock is how long a record waits for its topic to be found. Property: max.block.ms.
+	MaxBlock time.Duration
 	// MaxRequestBytes is the largest record, and the largest batch, that is sent. Property: max.request.size.
 	MaxRequestBytes int64
 	// BufferBytes is the size of records that wait to be sent; 0 derives it from the memory limit. Property:
 	// buffer.memory.
 	BufferBytes int64
 	// Compression is how batches are compressed. Property: compression.type.
-	Compression Codec
+	Compression Compression
 }
 
 // Admin holds the settings of the client that manages topics.
@@ -72,4 +74,9 @@ type Admin struct {
 
 	// APITimeout is how long a call with its retries may take. Property: default.api.timeout.ms.
 	APITimeout time.Duration
+}
+
+// Compression is how batches are compressed, at the codec's default level.
+type Compression struct {
+	Codec Codec
 }

@@ -185,8 +185,9 @@ func Default() Config {
 			Connection:      conn,
 			Linger:          100 * time.Millisecond,
 			DeliveryTimeout: 2 * time.Minute,
+			MaxBlock:        time.Minute,
 			MaxRequestBytes: 1 << 20,
-			Compression:     CompressionNone,
+			Compression:     Compression{Codec: CompressionNone},
 		},
 		Admin: Admin{Connection: conn, APITimeout: time.Minute},
 	}

@@ -122,7 +122,7 @@ func TestFromProperties_prefixesAndPrecedence(t *testing.T) {
 	want.CommitTimeout = 9 * time.Second
 	want.Admin.APITimeout = 9500 * time.Millisecond
 	want.Main.Isolation = ReadCommitted
-	want.Producer.Compression = CompressionZstd
+	want.Producer.Compression.Codec = CompressionZstd
 	want.InstanceID = "i-1"
 	if d := cmp.Diff(want, cfg, cmpopts.EquateEmpty()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

@@ -75,8 +75,9 @@ func TestRegistry_sumsOverTasks(t *testing.T) {
 func TestRegistry_handlesAreTheSame(t *testing.T) {
 	r := New()
 	task := r.Task(id(1, 2))
+	late := r.Dropped("a", Late)
 	if task != r.Task(id(1, 2)) || task.ID() != id(1, 2) || task.Counter(RecordsProcessed) != r.Counter(RecordsProcessed, id(1, 2)) ||
-		r.Dropped("a", Late) != r.Dropped("a", Late) || r.Dropped("a", Late) == r.Dropped("b", Late) || r.Total(Commits) == r.Counter(Commits, id(1, 2)) {
+		late != r.Dropped("a", Late) || late == r.Dropped("b", Late) || r.Total(Commits) == r.Counter(Commits, id(1, 2)) {
 		t.Error("two handles of one counter differ, or those of two are one")
 	}
 }
