@@ -35,7 +35,6 @@ type Settings struct {
 	ReadCommitted bool          // of the user's topics; internal ones always are
 	Reset         restore.Reset // of sources that do not say it themselves
 	StayInGroup   bool
-	Static        bool // the member has an instance id
 }
 
 // Config is what a Machine works with.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace-io/millrace/internal/broker"
@@ -30,13 +31,24 @@ type Clients struct {
 	User      broker.Fetcher
 	// Global fetches the topics of global tables, read committed; it may be nil where there are none.
 	Global broker.Fetcher
-	// Membership joins the group. InstanceID makes it a static member.
-	Membership func(ctx context.Context, instanceID string) (broker.Membership, error)
+	// Membership opens the instance's part in its group.
+	Membership func(Member) (broker.Membership, error)
 	// Protocol is what the group calls the assignor of Membership.
 	Protocol string
 }
 
-func (c *Clients) close() {
+// Member is who an instance is in its group.
+type Member struct {
+	// InstanceID makes it a static member; empty if it is none.
+	InstanceID string
+	// ProcessID is that of the state directory; empty without one.
+	ProcessID string
+	// Stored lists the tasks of which the instance has state on disk; nil without a state directory.
+	Stored func() []broker.TaskID
+}
+
+// Close closes the clients that are open.
+func (c *Clients) Close() {
 	for _, f := range []broker.Fetcher{c.Committed, c.User, c.Global} {
 		if f != nil {
 			f.Close()
@@ -72,7 +84,11 @@ type RunnerConfig struct {
 	Clock     clock.Clock
 	Logger    *slog.Logger
 	OnState   func(State)
+	SetState  func(State) // told at once, on the goroutine of the machine
 	OnRestore func(restore.Progress)
+
+	// Queues, if set, says how much may wait of one input partition, once their number is known.
+	Queues func(partitions int) (bytes int64, err error)
 
 	StartTimeout    time.Duration // of each question to the cluster at start
 	RequestTimeout  time.Duration // of each question later
@@ -116,6 +132,7 @@ type Runner struct {
 	err       error
 	internal  map[string]bool // repartition topics
 	firstPlan Plan
+	current   atomic.Pointer[Plan]
 }
 
 // NewRunner makes a Runner that has done nothing yet.
@@ -158,7 +175,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	r.wg.Go(func() { r.notes.run(noteCtx) })
 	defer r.wg.Wait()
 	defer endNotes()
-	defer r.cfg.Clients.close()
+	defer r.cfg.Clients.Close()
 	r.report(StateStarting)
 	err := r.start(ctx)
 	if err == nil {
@@ -190,6 +207,9 @@ func (r *Runner) Run(ctx context.Context) error {
 func (r *Runner) Abandon() { r.inbox.post(Abandon{}) }
 
 func (r *Runner) report(s State) {
+	if r.cfg.SetState != nil {
+		r.cfg.SetState(s)
+	}
 	if r.cfg.OnState != nil {
 		r.notes.tell(func() { r.cfg.OnState(s) })
 	}
@@ -385,6 +405,7 @@ func (r *Runner) refresh() {
 		if err == nil && !samePlan(plan, now) {
 			if err = r.planner.make(ctx, now); err == nil {
 				plan = now
+				r.current.Store(&now)
 				r.inbox.post(TopologyChanged{Plan: now})
 			}
 		}

@@ -131,6 +131,7 @@ func (r *Runner) plan(ctx context.Context) error {
 		return err
 	}
 	r.firstPlan = plan
+	r.current.Store(&plan)
 	return nil
 }
 
@@ -152,16 +153,29 @@ func (r *Runner) fillGlobals(ctx context.Context) error {
 }
 
 // join opens the membership and makes the machine.
-func (r *Runner) join(ctx context.Context) (err error) {
-	instance := r.cfg.InstanceID
-	if instance == "" && r.cfg.StaticByDir && r.db != nil {
-		instance = r.db.ProcessID()
-	}
-	if r.member, err = r.cfg.Clients.Membership(ctx, instance); err != nil {
-		return err
+func (r *Runner) join(context.Context) (err error) {
+	who := Member{InstanceID: r.cfg.InstanceID}
+	if r.db != nil {
+		who.ProcessID, who.Stored = r.db.ProcessID(), r.stored
+		if who.InstanceID == "" && r.cfg.StaticByDir {
+			who.InstanceID = who.ProcessID
+		}
 	}
 	settings := r.cfg.Settings
-	settings.Static = instance != ""
+	if r.cfg.Queues != nil {
+		inputs := make(map[broker.TopicPartition]bool)
+		for _, t := range r.firstPlan.Tasks {
+			for _, in := range t.Inputs {
+				inputs[in.TopicPartition] = true
+			}
+		}
+		if settings.HighBytes, err = r.cfg.Queues(len(inputs)); err != nil {
+			return err
+		}
+	}
+	if r.member, err = r.cfg.Clients.Membership(who); err != nil {
+		return err
+	}
 	cfg := Config{
 		AppID: r.cfg.AppID, Topology: r.cfg.Topology, Plan: r.firstPlan, Settings: settings, Producer: r.cfg.Clients.Producer,
 		Identity: r.member.Identity,
@@ -216,6 +230,23 @@ func (r *Runner) headers(name string) (map[string]state.Header, error) {
 		}
 	}
 	return m, nil
+}
+
+// stored lists the tasks of which there is state on disk.
+func (r *Runner) stored() []broker.TaskID {
+	all, err := r.db.Tasks()
+	if err != nil {
+		return nil // it only says where a task would be restored sooner
+	}
+	var ids []broker.TaskID
+	for _, s := range all {
+		var id broker.TaskID
+		if _, err := fmt.Sscanf(s.Task, "%d_%d", &id.Subtopology, &id.Partition); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	broker.SortTasks(ids)
+	return slices.Compact(ids)
 }
 
 // samePlan tells whether two plans come to the same tasks.

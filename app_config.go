@@ -1,0 +1,275 @@
+package millrace
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	goruntime "runtime"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/broker/kgoclient"
+	"github.com/millrace-io/millrace/internal/config"
+	"github.com/millrace-io/millrace/internal/op"
+	"github.com/millrace-io/millrace/internal/restore"
+	"github.com/millrace-io/millrace/internal/runtime"
+	"github.com/millrace-io/millrace/internal/state"
+	"github.com/millrace-io/millrace/internal/topology"
+	"github.com/millrace-io/millrace/processor"
+)
+
+// runnerConfig turns the settings into what the runtime takes, and opens the clients. They connect when they are used.
+func (a *App) runnerConfig() (runtime.RunnerConfig, error) {
+	c := &a.opts.cfg
+	budgets, err := c.Budgets(1)
+	if err != nil {
+		return runtime.RunnerConfig{}, err
+	}
+	workers, hard := c.Workers, true
+	if workers == 0 {
+		workers, hard = goruntime.GOMAXPROCS(0), false
+	}
+	cfg := runtime.RunnerConfig{
+		AppID:    c.ApplicationID,
+		Topology: a.topology.t,
+		Resolve: topology.ResolveConfig{
+			TopicConfigs: c.TopicConfigs, ReplicationFactor: c.ReplicationFactor,
+			WindowAdditionalRetentionMs: c.WindowChangelogRetention.Milliseconds(),
+		},
+		Settings: runtime.Settings{
+			CommitIntervalMs: c.CommitInterval.Milliseconds(), CommitTimeoutMs: c.CommitTimeout.Milliseconds(),
+			RebalanceTimeoutMs: c.RebalanceTimeout.Milliseconds(), TaskTimeoutMs: c.TaskTimeout.Milliseconds(),
+			MaxPollIntervalMs: c.MaxPollInterval.Milliseconds(), DrainTimeoutMs: c.CommitTimeout.Milliseconds(),
+			PurgeIntervalMs: c.RepartitionPurgeInterval.Milliseconds(), BackoffMs: 500, BackoffMaxMs: 5000,
+			Workers: workers, HardWorkers: hard, Restores: max(2, workers),
+			HighRecords: c.BufferedRecords, HighBytes: budgets.PartitionQueue, ProducerBytes: budgets.Producer / 2,
+			ReadCommitted: c.Main.Isolation == config.ReadCommitted, Reset: resetPolicy(c.Main.AutoOffsetReset),
+			StayInGroup: a.opts.stay,
+		},
+		Queues: func(partitions int) (int64, error) {
+			b, err := c.Budgets(partitions)
+			return b.PartitionQueue, err
+		},
+		InstanceID: c.InstanceID, StaticByDir: c.StaticMembership,
+		Handlers: a.handlers(), Metrics: a.metrics, Stats: a.stats, Clock: a.opts.clock, Logger: a.log,
+		OnState: a.onState, SetState: a.setState, OnRestore: a.onRestore,
+		StartTimeout: c.Admin.APITimeout, RequestTimeout: c.Admin.RequestTimeout, ForeignWait: c.SessionTimeout + 15*time.Second,
+		RefreshInterval: c.Main.MetadataMaxAge, MaxBlock: c.Producer.MaxBlock, ClientMaxBytes: int(c.Producer.MaxRequestBytes),
+		TopicMaxBytes: c.Producer.Compression.Codec == config.CompressionNone,
+		MaxIdleMs:     c.MaxTaskIdle.Milliseconds(), CacheBytes: budgets.RecordCache, ReadCacheBytes: budgets.ReadCache,
+		PrivateBytes: max(1<<20, budgets.Private/int64(workers)/2), RestoreBytes: int32(min(budgets.Fetch/4, 16<<20)),
+	}
+	if len(a.opts.onRestore) == 0 {
+		cfg.OnRestore = nil
+	}
+	if c.DefaultStore == config.Persistent {
+		cfg.OpenState = func(clusterID string) (*state.DB, error) {
+			return state.OpenDB(state.Options{
+				Dir: filepath.Join(c.StateDir, c.ApplicationID), ClusterID: clusterID, ApplicationID: c.ApplicationID,
+				CacheBytes: budgets.BlockCache, MemTableBytes: budgets.Memtables / 3, Logger: a.log, Now: a.opts.clock.NowMs,
+			})
+		}
+	}
+	if err := a.clients(&cfg, budgets); err != nil {
+		return cfg, err
+	}
+	if a.opts.tune != nil {
+		a.opts.tune(&cfg)
+	}
+	return cfg, nil
+}
+
+func resetPolicy(r config.Reset) restore.Reset {
+	switch r.Kind {
+	case config.ResetLatest:
+		return restore.Reset{Kind: restore.ResetLatest}
+	case config.ResetNone:
+		return restore.Reset{Kind: restore.ResetNone}
+	case config.ResetDuration:
+		return restore.Reset{Kind: restore.ResetBack, BackMs: r.Back.Milliseconds()}
+	}
+	return restore.Reset{Kind: restore.ResetEarliest}
+}
+
+// clients opens the clients.
+func (a *App) clients(cfg *runtime.RunnerConfig, budgets config.Budgets) error {
+	c := &a.opts.cfg
+	id := c.ClientID
+	if id == "" {
+		id = c.ApplicationID + "-" + uuid.NewString()
+	}
+	base := func(name string, conn *config.Connection) (kgoclient.Config, error) {
+		return a.connection(id+"-"+name, conn)
+	}
+	admin, err := base("admin", &c.Admin.Connection)
+	if err != nil {
+		return err
+	}
+	consumer, err := base("consumer", &c.Main.Connection)
+	if err != nil {
+		return err
+	}
+	restores, err := base("restore-consumer", &c.Restore.Connection)
+	if err != nil {
+		return err
+	}
+	global, err := base("global-consumer", &c.Global.Connection)
+	if err != nil {
+		return err
+	}
+	producer, err := base("producer", &c.Producer.Connection)
+	if err != nil {
+		return err
+	}
+	consumer.Fetch = fetchConfig(&c.Main, budgets.FetchRequest, budgets.FetchPartition)
+	restores.Fetch = fetchConfig(&c.Restore, budgets.FetchRequest, budgets.FetchRequest)
+	global.Fetch = fetchConfig(&c.Global, budgets.FetchRequest/4, budgets.FetchPartition)
+	producer.Produce = kgoclient.ProduceConfig{
+		Linger: c.Producer.Linger, BatchMaxBytes: int32(min(c.Producer.MaxRequestBytes, 1<<30)), Compression: c.Producer.Compression.Codec.String(),
+		MaxBufferedBytes: int(2 * budgets.Producer), RequestTimeout: c.Producer.RequestTimeout, DeliveryTimeout: c.Producer.DeliveryTimeout,
+	}
+	if c.Producer.Linger == 0 {
+		producer.Produce.Linger = -1
+	}
+	cl := &cfg.Clients
+	cl.Ping = func(ctx context.Context) error { return kgoclient.Ping(ctx, admin) }
+	cl.Protocol = groupProtocol
+	open := func(what string, f func() error) {
+		if err == nil {
+			if err = f(); err != nil {
+				err = fmt.Errorf("millrace: open the %s client: %w", what, err)
+			}
+		}
+	}
+	open("admin", func() (err error) { cl.Admin, err = opened(kgoclient.NewAdmin(admin)); return err })
+	open("producer", func() (err error) { cl.Producer, err = openedProducer(kgoclient.NewProducer(producer)); return err })
+	open("restore", func() (err error) { cl.Reader, err = openedReader(kgoclient.NewReader(restores)); return err })
+	open("consumer", func() (err error) {
+		cl.Committed, err = openedFetcher(kgoclient.NewFetcher(consumer, true))
+		return err
+	})
+	if c.Main.Isolation != config.ReadCommitted {
+		open("consumer", func() (err error) { cl.User, err = openedFetcher(kgoclient.NewFetcher(consumer, false)); return err })
+	}
+	if len(a.topology.t.Globals()) > 0 {
+		open("global consumer", func() (err error) { cl.Global, err = openedFetcher(kgoclient.NewFetcher(global, true)); return err })
+	}
+	if err != nil {
+		cl.Close()
+		return err
+	}
+	cl.Membership = func(m runtime.Member) (broker.Membership, error) {
+		process, err := uuid.Parse(m.ProcessID)
+		if err != nil {
+			process = uuid.New()
+		}
+		return kgoclient.NewMembership(consumer, kgoclient.MembershipConfig{
+			Group: c.ApplicationID, ProcessID: process, InstanceID: m.InstanceID, HeartbeatInterval: c.HeartbeatInterval,
+			SessionTimeout: c.SessionTimeout, RebalanceTimeout: c.RebalanceTimeout, Stored: m.Stored,
+		})
+	}
+	return nil
+}
+
+// groupProtocol is what the group calls the assignor.
+const groupProtocol = "millrace"
+
+// The constructors return pointers, which must not become interfaces that are not nil when they are nil.
+
+func opened(a *kgoclient.Admin, err error) (broker.Admin, error) {
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func openedProducer(p *kgoclient.Producer, err error) (broker.Producer, error) {
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func openedReader(r *kgoclient.Reader, err error) (broker.Reader, error) {
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func openedFetcher(f *kgoclient.Fetcher, err error) (broker.Fetcher, error) {
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func fetchConfig(c *config.Consumer, request, partition int64) kgoclient.FetchConfig {
+	if c.FetchMaxBytes > 0 {
+		request = c.FetchMaxBytes
+	}
+	if c.MaxPartitionFetchBytes > 0 {
+		partition = c.MaxPartitionFetchBytes
+	}
+	return kgoclient.FetchConfig{
+		MaxWait: c.FetchMaxWait, MinBytes: int32(min(c.FetchMinBytes, 1<<30)), MaxBytes: int32(min(request, 1<<30)),
+		MaxPartitionBytes: int32(min(partition, 1<<30)),
+	}
+}
+
+// connection is what a client needs to reach the brokers.
+func (a *App) connection(clientID string, conn *config.Connection) (kgoclient.Config, error) {
+	cfg := kgoclient.Config{
+		Bootstrap: a.opts.cfg.BootstrapServers, ClientID: clientID, Logger: a.opts.logger, Dialer: a.opts.dial,
+		DialTimeout: conn.ConnectionSetup, RequestTimeout: conn.RequestTimeout, RetryBackoff: conn.RetryBackoff,
+		RetryBackoffMax: conn.RetryBackoffMax, MetadataMaxAge: conn.MetadataMaxAge,
+	}
+	sec := &conn.Security
+	if sec.Protocol.TLS() {
+		t, err := sec.TLS.Build()
+		if err != nil {
+			return cfg, err
+		}
+		cfg.TLS = t
+	}
+	if !sec.Protocol.SASL() {
+		return cfg, nil
+	}
+	login := &sec.SASL.Login
+	switch sec.SASL.Mechanism {
+	case config.MechanismPlain:
+		cfg.SASL = kgoclient.Plain(login.Username, login.Password.Reveal())
+	case config.MechanismScram256:
+		cfg.SASL = kgoclient.ScramSHA256(login.Username, login.Password.Reveal())
+	case config.MechanismScram512:
+		cfg.SASL = kgoclient.ScramSHA512(login.Username, login.Password.Reveal())
+	case config.MechanismOAuthBearer:
+		tokens, err := sec.SASL.NewTokenSource(a.opts.clock.Now)
+		if err != nil {
+			return cfg, err
+		}
+		cfg.SASL = kgoclient.OAuthBearer(func(ctx context.Context) (kgoclient.Token, error) {
+			t, err := tokens.Token(ctx)
+			return kgoclient.Token{Token: t.Value.Reveal(), Extensions: t.Extensions}, err
+		})
+	}
+	return cfg, nil
+}
+
+// handlers are the error policies: what options say, else what properties say.
+func (a *App) handlers() op.Handlers {
+	o := &a.opts
+	pick := func(h processor.Handler, p config.ErrorPolicy) processor.Handler {
+		if h != nil {
+			return h
+		}
+		return defaultPolicy(p, o.cfg.DeadLetterTopic)
+	}
+	return op.Handlers{
+		Deserialization: a.logged(pick(o.deserialization, o.cfg.OnDeserializationError)),
+		Processing:      a.logged(pick(o.processing, o.cfg.OnProcessingError)),
+		Production:      a.logged(pick(o.production, o.cfg.OnProductionError)),
+	}
+}

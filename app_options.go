@@ -1,0 +1,346 @@
+package millrace
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/clock"
+	"github.com/millrace-io/millrace/internal/config"
+	"github.com/millrace-io/millrace/internal/runtime"
+	"github.com/millrace-io/millrace/processor"
+)
+
+// AppOption is a setting of an App. Options are applied in order: a later one wins.
+type AppOption interface {
+	applyApp(*appOptions)
+}
+
+type appOption func(*appOptions)
+
+func (f appOption) applyApp(o *appOptions) { f(o) }
+
+// appOptions collects the settings of an App.
+type appOptions struct {
+	cfg       config.Config
+	memorySet bool
+	logger    *slog.Logger
+	dial      func(ctx context.Context, network, address string) (net.Conn, error)
+	clock     clock.Clock
+	warnings  []string
+	errs      []error
+
+	deserialization, processing, production processor.Handler
+
+	onState   []func(State)
+	onRestore []func(RestoreProgress)
+	stay      bool
+
+	tune func(*runtime.RunnerConfig) // tests
+}
+
+// check reports what the settings have against the topology.
+func (o *appOptions) check(t *Topology) error {
+	if o.cfg.Timestamps != config.FailOnInvalidTimestamp {
+		return fmt.Errorf("millrace: setting default.timestamp.extractor = %q: the topology says for each source how it finds event times: give it millrace.Timestamps", o.cfg.Timestamps)
+	}
+	if !o.cfg.ExplicitNames {
+		return nil
+	}
+	var errs []error
+	for _, s := range t.t.Stores() {
+		if s.Auto && s.Logged {
+			errs = append(errs, fmt.Errorf("millrace: %s: store %s has a generated name, which ensure.explicit.internal.resource.naming refuses: name its step with millrace.As", s.Pos, s.Name))
+		}
+	}
+	for _, r := range t.t.InternalTopics() {
+		if r.Auto {
+			errs = append(errs, fmt.Errorf("millrace: %s: repartition topic %s has a generated name, which ensure.explicit.internal.resource.naming refuses: name its step with millrace.As", r.Pos, r.Name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ApplicationID names the application: its group, the prefix of its internal topics, and its directory under StateDir.
+//
+// In Kafka Streams: application.id.
+func ApplicationID(id string) AppOption {
+	return appOption(func(o *appOptions) { o.cfg.ApplicationID = id })
+}
+
+// Brokers are the addresses, host:port, by which the cluster is found.
+//
+// In Kafka Streams: bootstrap.servers.
+func Brokers(addresses ...string) AppOption {
+	return appOption(func(o *appOptions) { o.cfg.BootstrapServers = addresses })
+}
+
+// ClientID is the prefix of the names under which the App's clients appear in logs and quotas of the brokers.
+//
+// In Kafka Streams: client.id.
+func ClientID(id string) AppOption {
+	return appOption(func(o *appOptions) { o.cfg.ClientID = id })
+}
+
+// StateDir is the directory under which persistent stores are kept, in a directory for each application. One process uses
+// it at a time. Without it they are kept among the temporary files, which a restart of the machine may empty: that costs
+// a restore.
+//
+// In Kafka Streams: state.dir.
+func StateDir(dir string) AppOption {
+	return appOption(func(o *appOptions) { o.cfg.StateDir = dir })
+}
+
+// InMemoryState keeps all stores in memory: no directory is used, and each start restores them from their changelogs.
+//
+// In Kafka Streams: dsl.store.suppliers.class with the in-memory suppliers.
+func InMemoryState() AppOption {
+	return appOption(func(o *appOptions) { o.cfg.DefaultStore = config.InMemory })
+}
+
+// CommitInterval is the longest time between two commits of a task that has something to commit, and with a record cache
+// also how often results are sent on. 0 commits after each turn of a task. Default 30 s.
+//
+// In Kafka Streams: commit.interval.ms.
+func CommitInterval(d time.Duration) AppOption {
+	return appOption(func(o *appOptions) { o.cfg.CommitInterval = d })
+}
+
+// ProcessingGuarantee is what a failure may do to results.
+type ProcessingGuarantee = config.Guarantee
+
+// The guarantees. This release refuses ExactlyOnceV2.
+const (
+	// AtLeastOnce loses nothing; after a failure records may be processed again.
+	AtLeastOnce = config.AtLeastOnce
+	// ExactlyOnceV2 makes results, offsets and state of a commit atomic.
+	ExactlyOnceV2 = config.ExactlyOnceV2
+)
+
+// Guarantee chooses the processing guarantee. Default AtLeastOnce.
+//
+// In Kafka Streams: processing.guarantee.
+func Guarantee(g ProcessingGuarantee) AppOption {
+	return appOption(func(o *appOptions) { o.cfg.Guarantee = g })
+}
+
+// Workers limits how many tasks run at once, hard. Without it as many run as there are processors, and a worker that is
+// held up in user code is replaced. Workers(1) never calls two of an App's functions at the same time.
+//
+// In Kafka Streams: num.stream.threads.
+func Workers(n int) AppOption {
+	return appOption(func(o *appOptions) { o.cfg.Workers = n })
+}
+
+// MemoryLimit bounds the memory of the App, in bytes: the sizes of fetches, queues, caches, buffers of the stores and of
+// the producer follow from it, and Go's own memory limit is lowered to it while the App runs. Default 512 MB, without
+// touching Go's.
+func MemoryLimit(bytes int64) AppOption {
+	return appOption(func(o *appOptions) { o.cfg.MemoryLimit, o.memorySet = bytes, true })
+}
+
+// CacheBytes is the size of the App's record cache: updates of one key within a commit interval collapse in it. It is
+// shared out evenly to the stores of all tasks of the topology. 0 forwards and logs each update. Default 10 MB.
+//
+// In Kafka Streams: statestore.cache.max.bytes.
+func CacheBytes(n int64) AppOption {
+	return appOption(func(o *appOptions) { o.cfg.CacheBytes = n })
+}
+
+// MaxTaskIdle is how long a task that joins several topics waits for one that is read to its end, before it goes on with
+// the records of the others. Below zero it never waits, not even for records that are there to be fetched. Default 0.
+//
+// In Kafka Streams: max.task.idle.ms.
+func MaxTaskIdle(d time.Duration) AppOption {
+	return appOption(func(o *appOptions) {
+		if d < 0 {
+			d = config.NeverIdle
+		}
+		o.cfg.MaxTaskIdle = d
+	})
+}
+
+// SessionTimeout is after how long without a sign of life the group gives an instance's tasks to others. Default 45 s.
+//
+// In Kafka Streams: session.timeout.ms.
+func SessionTimeout(d time.Duration) AppOption {
+	return appOption(func(o *appOptions) { o.cfg.SessionTimeout = d })
+}
+
+// StayInGroup keeps the instance's place in the group when it is stopped, if it is a static member (it is with a state
+// directory): started again within the session timeout it goes on with the same tasks, and nobody else takes them
+// meanwhile. Without it a stopped instance leaves, and others take its tasks at once.
+//
+// In Kafka Streams: CloseOptions.GroupMembershipOperation.REMAIN_IN_GROUP.
+func StayInGroup() AppOption {
+	return appOption(func(o *appOptions) { o.stay = true })
+}
+
+// ReplicationFactor is that of internal topics. Without it the brokers' default holds.
+//
+// In Kafka Streams: replication.factor.
+func ReplicationFactor(n int) AppOption {
+	return appOption(func(o *appOptions) {
+		if n < -1 || n > 1<<15-1 {
+			o.errs = append(o.errs, fmt.Errorf("millrace: ReplicationFactor(%d): must be -1 (the brokers' default) or 1 to %d", n, 1<<15-1))
+			return
+		}
+		o.cfg.ReplicationFactor = int16(n)
+	})
+}
+
+// TLS encrypts all connections. The configuration is copied; nil uses the operating system's certificates.
+//
+// In Kafka Streams: security.protocol=SSL and the ssl.* settings.
+func TLS(c *tls.Config) AppOption {
+	return appOption(func(o *appOptions) {
+		if c != nil {
+			c = c.Clone()
+		}
+		o.cfg.Connections(func(_ string, conn *config.Connection) {
+			conn.Security.TLS.Base = c
+			conn.Security.Protocol = protocol(true, conn.Security.Protocol.SASL())
+		})
+	})
+}
+
+func protocol(tls, sasl bool) config.Protocol {
+	switch {
+	case tls && sasl:
+		return config.SASLSSL
+	case tls:
+		return config.SSL
+	case sasl:
+		return config.SASLPlaintext
+	}
+	return config.Plaintext
+}
+
+func sasl(mechanism string, set func(*config.SASL)) AppOption {
+	return appOption(func(o *appOptions) {
+		o.cfg.Connections(func(_ string, conn *config.Connection) {
+			conn.Security.SASL.Mechanism = mechanism
+			set(&conn.Security.SASL)
+			conn.Security.Protocol = protocol(conn.Security.Protocol.TLS(), true)
+		})
+	})
+}
+
+func password(user, password string) func(*config.SASL) {
+	return func(s *config.SASL) { s.Login.Username, s.Login.Password = user, config.Secret(password) }
+}
+
+// SASLPlain logs in with a user name and a password that the broker sees: use it with TLS only.
+//
+// In Kafka Streams: sasl.mechanism=PLAIN.
+func SASLPlain(user, pass string) AppOption {
+	return sasl(config.MechanismPlain, password(user, pass))
+}
+
+// SASLScram256 logs in with SCRAM-SHA-256.
+//
+// In Kafka Streams: sasl.mechanism=SCRAM-SHA-256.
+func SASLScram256(user, pass string) AppOption {
+	return sasl(config.MechanismScram256, password(user, pass))
+}
+
+// SASLScram512 logs in with SCRAM-SHA-512.
+//
+// In Kafka Streams: sasl.mechanism=SCRAM-SHA-512.
+func SASLScram512(user, pass string) AppOption {
+	return sasl(config.MechanismScram512, password(user, pass))
+}
+
+// OAuthToken is a token for SASLOAuthBearer.
+type OAuthToken struct {
+	Value      string
+	Expires    time.Time // when a new one is needed; zero asks for one at each connection
+	Extensions map[string]string
+}
+
+// SASLOAuthBearer logs in with a token. source is called for a token before a connection is made, and again some time
+// before the token expires; one call at a time for each client.
+//
+// In Kafka Streams: sasl.mechanism=OAUTHBEARER with a login callback handler. A token endpoint is set through
+// FromProperties.
+func SASLOAuthBearer(source func(context.Context) (OAuthToken, error)) AppOption {
+	return sasl(config.MechanismOAuthBearer, func(s *config.SASL) {
+		s.OAuth.Source = func(ctx context.Context) (config.Token, error) {
+			t, err := source(ctx)
+			return config.Token{Value: config.Secret(t.Value), Expires: t.Expires, Extensions: t.Extensions}, err
+		}
+	})
+}
+
+// DialContext opens connections instead of the net package: through a proxy, or inside a test. TLS is laid over it.
+func DialContext(dial func(ctx context.Context, network, address string) (net.Conn, error)) AppOption {
+	return appOption(func(o *appOptions) { o.dial = dial })
+}
+
+// Logger takes the App's messages. Without it there are none.
+func Logger(l *slog.Logger) AppOption {
+	return appOption(func(o *appOptions) { o.logger = l })
+}
+
+// OnDeserializationError decides what becomes of a source record that does not decode or has no event time. Without it
+// the App fails.
+//
+// In Kafka Streams: deserialization.exception.handler.
+func OnDeserializationError(h processor.Handler) AppOption {
+	return appOption(func(o *appOptions) { o.deserialization = h })
+}
+
+// OnProcessingError decides what becomes of a record on which the function of a step fails or panics. Without it the App
+// fails.
+//
+// In Kafka Streams: processing.exception.handler.
+func OnProcessingError(h processor.Handler) AppOption {
+	return appOption(func(o *appOptions) { o.processing = h })
+}
+
+// OnProductionError decides what becomes of a result that cannot be encoded or that the brokers refuse. Without it the App
+// fails. It is not asked where brokers are away or a topic is missing: that is tried again.
+//
+// In Kafka Streams: production.exception.handler.
+func OnProductionError(h processor.Handler) AppOption {
+	return appOption(func(o *appOptions) { o.production = h })
+}
+
+// OnState is told of each change of the App's state, in order, by a goroutine that does nothing else. It may be given
+// several times.
+//
+// In Kafka Streams: KafkaStreams#setStateListener.
+func OnState(f func(State)) AppOption {
+	return appOption(func(o *appOptions) { o.onState = append(o.onState, f) })
+}
+
+// OnRestore is told of the progress of restores, chunk by chunk, by the goroutine of OnState. It may be given several times.
+//
+// In Kafka Streams: KafkaStreams#setGlobalStateRestoreListener.
+func OnRestore(f func(RestoreProgress)) AppOption {
+	return appOption(func(o *appOptions) { o.onRestore = append(o.onRestore, f) })
+}
+
+// FromProperties sets what properties say, by the names that Kafka Streams and Kafka's clients have for them
+// (docs/kafka-streams.md lists them). An unknown or unsupported one is an error of NewApp that names the nearest known one
+// or the way out. Options that follow win over it.
+//
+// In Kafka Streams: StreamsConfig.
+func FromProperties(props map[string]string) AppOption {
+	return appOption(func(o *appOptions) {
+		changes, err := config.FromProperties(props)
+		if err != nil {
+			o.errs = append(o.errs, err)
+			return
+		}
+		changes.Apply(&o.cfg)
+		o.warnings = append(o.warnings, changes.Warnings...)
+	})
+}
+
+// SettingError is one setting that is wrong. The error of NewApp joins all; errors.As finds the first.
+type SettingError = config.SettingError
