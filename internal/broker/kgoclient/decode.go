@@ -161,7 +161,7 @@ func (d *decoder) recordsOf(raw, head []byte, attributes uint16, first int64, ep
 	firstTs := int64(binary.BigEndian.Uint64(head[batchFirstTs:]))
 	appendTs, logAppend := int64(binary.BigEndian.Uint64(head[batchMaxTs:])), attributes&attrLogAppendTime != 0
 	records := slices.Grow(d.records, count)
-	for range count {
+	for i := range count {
 		length, n := kbin.Varint(raw)
 		if n <= 0 || length < 0 || int(length) > len(raw)-n {
 			return d.corrupt(first, "a record is longer than the batch")
@@ -179,7 +179,7 @@ func (d *decoder) recordsOf(raw, head []byte, attributes uint16, first int64, ep
 		}
 		rec := broker.Record{Key: r.bytes(), Value: r.bytes(), TimestampMs: ts, Offset: offset, LeaderEpoch: epoch}
 		if headers := int(r.varint()); headers != 0 {
-			rec.Headers = d.headersOf(&r, headers)
+			rec.Headers = d.headersOf(&r, headers, count-i, len(raw))
 		}
 		if r.bad {
 			return d.corrupt(first, "a record does not end where it should")
@@ -190,14 +190,18 @@ func (d *decoder) recordsOf(raw, head []byte, attributes uint16, first int64, ep
 	return nil
 }
 
-// headersOf reads n headers into the slab.
-func (d *decoder) headersOf(r *recordReader, n int) serde.Headers {
-	if n < 0 || n > len(r.in)/2 { // two lengths each
+// headersOf reads n headers into the slab, which grows to what the records left, this one included, need if they have as
+// many, or to what their bytes can hold.
+func (d *decoder) headersOf(r *recordReader, n, records, bytesAfter int) serde.Headers {
+	const least = 2 // two lengths
+	if n < 0 || n > len(r.in)/least {
 		r.bad = true
 		return nil
 	}
+	if cap(d.headers)-len(d.headers) < n { // the full slab stays with the records before
+		d.headers = make([]serde.Header, 0, min(n*records, (len(r.in)+bytesAfter)/least))
+	}
 	at := len(d.headers)
-	d.headers = slices.Grow(d.headers, n)
 	for i := range n {
 		key := r.bytes()
 		var k string

@@ -284,7 +284,7 @@ func TestDecode_allocations(t *testing.T) {
 			t.Fatal(err, len(d.records))
 		}
 	})
-	if n > 20 { // the slab of records, the growing one of headers, two header keys
+	if n > 15 { // the slabs of records and of headers, two header keys; a few more under the race detector
 		t.Errorf("%v allocations for 500 records with headers", n)
 	}
 }

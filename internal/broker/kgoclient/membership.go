@@ -149,7 +149,7 @@ func (m *Membership) Events() <-chan broker.MembershipEvent { return m.events.ou
 func (m *Membership) Identity() (broker.Identity, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.identity, m.valid
+	return m.identity, m.valid && !m.leaving
 }
 
 // Subscribe implements broker.Membership.
@@ -197,7 +197,7 @@ func (m *Membership) Rejoin() {
 func (m *Membership) Leave(ctx context.Context, stay bool) error {
 	m.mu.Lock()
 	already := m.leaving
-	m.leaving, m.valid = true, false
+	m.leaving = true
 	m.mu.Unlock()
 	if already {
 		return nil
