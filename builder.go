@@ -21,9 +21,14 @@ type Builder struct {
 	t *topology.Builder
 	// shared holds the repartitioned form of streams that unnamed joins share, by node.
 	shared map[string]repartitioned
-	// sourceTypes remembers the types of each source node: a second stream of the same topics hangs under it.
-	sourceTypes map[string]string
-	opts        topology.BuildOptions
+	// sources remembers what each source node was declared as: a second stream of the same topics hangs under it.
+	sources map[string]declaredSource
+	// nullFilters are the steps in front of repartition topics that drop null keys, by name; filterOf finds them by topic.
+	nullFilters map[string]*bool
+	filterOf    map[string]string
+	// relaxed are the left joins, which keep records with a null key.
+	relaxed []string
+	opts    topology.BuildOptions
 }
 
 // BuildOption is an option of a Builder.
@@ -44,7 +49,10 @@ func RequireNames() BuildOption {
 
 // NewBuilder returns an empty Builder.
 func NewBuilder(opts ...BuildOption) *Builder {
-	b := &Builder{t: topology.NewBuilder(), shared: make(map[string]repartitioned), sourceTypes: make(map[string]string)}
+	b := &Builder{
+		t: topology.NewBuilder(), shared: make(map[string]repartitioned), sources: make(map[string]declaredSource),
+		nullFilters: make(map[string]*bool), filterOf: make(map[string]string),
+	}
 	for _, o := range opts {
 		o.applyBuild(b)
 	}
@@ -59,7 +67,34 @@ func (b *Builder) Build() (*Topology, error) {
 	if err != nil {
 		return nil, buildErrors(err)
 	}
+	b.relaxNullKeys(t)
 	return &Topology{t: t}, nil
+}
+
+// relaxNullKeys lets records with a null key pass the repartition topics before a left join, however far away: the join
+// keeps them.
+func (b *Builder) relaxNullKeys(t *topology.Topology) {
+	seen := make(map[string]bool)
+	var up func(name string)
+	up = func(name string) {
+		n := t.Node(name)
+		if n == nil || seen[name] {
+			return
+		}
+		seen[name] = true
+		if keep := b.nullFilters[name]; keep != nil {
+			*keep = true
+		}
+		if n.Kind == topology.SourceNode && n.Internal {
+			up(b.filterOf[n.Topics[0]])
+		}
+		for _, p := range n.Parents {
+			up(p.Name)
+		}
+	}
+	for _, name := range b.relaxed {
+		up(name)
+	}
 }
 
 // BuildError is one mistake in the declaration of a topology. errors.As finds the first one in the error of Build.
@@ -258,11 +293,26 @@ func (s *step) checkSerde(what string, serdes ...any) {
 	}
 }
 
+// materialized tells whether options speak of the step's store without naming it: Kafka Streams counts a number more then.
+func (s *step) materialized() bool {
+	if s.store != "" || s.as != "" {
+		return false
+	}
+	return slices.ContainsFunc(s.set, func(name string) bool {
+		return slices.Contains([]string{optMemory, optRetain, optLogConfig, optNoLog, optNoCache, optKey, optValue}, name)
+	})
+}
+
+// declaredSource is a source node as From or TableFrom declared it.
+type declaredSource struct {
+	verb     string
+	types    string
+	extracts bool
+}
+
 // repartitioned is what stands behind a repartition topic.
 type repartitioned struct {
 	node string
-	// keepNulls lets null keys through, see repartitionKeeping.
-	keepNulls *bool
 }
 
 // generatedPrefix tells a generated name from a user's, by the rule of Kafka Streams.
@@ -281,15 +331,10 @@ func generatedPrefix(name string) bool {
 
 const repartitionSuffix = "-repartition"
 
-// repartition puts a repartition topic behind a stream: a step that drops null keys, a sink, and a source of the topic.
+// repartition puts a repartition topic behind a stream: a step that drops null keys (unless a left join follows), a sink,
+// and a source of the topic.
 // Three numbers are used up in any case.
 func repartition[K, V any](s *step, in Stream[K, V], prefix string, key serde.Serde[K], value serde.Serde[V], auto bool) Stream[K, V] {
-	return repartitionKeeping(s, in, prefix, key, value, auto, new(bool))
-}
-
-// repartitionKeeping is repartition that lets records with a null key through if keepNulls is true by the time the topology
-// is started: a left join behind it has a result for them (KIP-962). They go to any partition.
-func repartitionKeeping[K, V any](s *step, in Stream[K, V], prefix string, key serde.Serde[K], value serde.Serde[V], auto bool, keepNulls *bool) Stream[K, V] {
 	topic := prefix
 	if !strings.HasSuffix(prefix, repartitionSuffix) {
 		topic += repartitionSuffix
@@ -304,7 +349,9 @@ func repartitionKeeping[K, V any](s *step, in Stream[K, V], prefix string, key s
 	}
 	s.checkSerde("repartition topic "+topic, key, value)
 	s.b.t.InternalTopic(topology.RepartitionTopic{Name: topic, Partitions: s.partitions, Auto: auto, Pos: s.pos})
-	s.b.t.AddProcessor(topology.Processor{Name: filter, Parents: []string{in.parent()}, Op: op.NewDropNullKeysUnless[K, V](keepNulls), Pos: s.pos})
+	keep := new(bool)
+	s.b.nullFilters[filter], s.b.filterOf[topic] = keep, filter
+	s.b.t.AddProcessor(topology.Processor{Name: filter, Parents: []string{in.parent()}, Op: op.NewDropNullKeys[K, V](keep), Pos: s.pos})
 	s.b.t.AddSink(topology.Sink{Name: sink, Topic: topic, Parents: []string{filter}, Pos: s.pos,
 		Op: op.NewSink(op.SinkSpec[K, V]{Topic: topic, Internal: true, Key: key, Value: value})})
 	s.b.t.AddSource(topology.Source{Name: source, Topics: []string{topic}, Pos: s.pos,

@@ -78,8 +78,11 @@ func (g *grouped[K, V]) ready(s *step, storeName string, named bool) Stream[K, V
 }
 
 // aggregation is what all aggregations by key have in common: the repartition topic, the store and the node.
-func aggregation[K, V, A any](g *grouped[K, V], verb, prefix string, value serde.Serde[A], fold op.Fold[K, V, A], opts []StepOption) Table[K, A] {
+func aggregation[K, V, A any](g *grouped[K, V], verb, prefix string, value serde.Serde[A], init func() A, fold op.Fold[K, V, A], opts []StepOption) Table[K, A] {
 	s := g.in.b.begin(verb, opts, storeOptions...)
+	if verb == "Count" && s.materialized() {
+		s.b.t.NextStoreName(prefix) // as Kafka Streams counts
+	}
 	storeName, named := s.storeName(prefix)
 	node := s.nodeName(prefix)
 	s.requireName(named, "a store")
@@ -88,7 +91,7 @@ func aggregation[K, V, A any](g *grouped[K, V], verb, prefix string, value serde
 	value = valueSerde(s, value)
 	key := keySerde(s, g.key)
 	s.b.t.AddProcessor(topology.Processor{Name: node, Parents: []string{in.parent()}, Pos: s.pos,
-		Op: op.NewAggregate(op.AggregateSpec[K, V, A]{Table: spec, Fold: fold})})
+		Op: op.NewAggregate(op.AggregateSpec[K, V, A]{Table: spec, Fold: fold, Init: init})})
 	addTableStore(s, node, storeName, !named, key, value, spec)
 	return newTable(s, node, in.sources, key, value, spec, storeName, false)
 }
@@ -100,8 +103,10 @@ func aggregation[K, V, A any](g *grouped[K, V], verb, prefix string, value serde
 //
 // In Kafka Streams: KGroupedStream#count.
 func Count[K, V any](g Grouped[K, V], opts ...StepOption) Table[K, int64] {
-	return aggregation(g.g, "Count", "KSTREAM-AGGREGATE-", serde.Serde[int64](serde.Int64), countFold[K, V], opts)
+	return aggregation(g.g, "Count", "KSTREAM-AGGREGATE-", serde.Serde[int64](serde.Int64), zero[int64], countFold[K, V], opts)
 }
+
+func zero[A any]() (a A) { return a }
 
 func countFold[K, V any](_ *processor.Record[K, V], n int64, _ bool) (int64, bool, error) {
 	return n + 1, true, nil
@@ -118,7 +123,7 @@ type Number interface {
 //
 // In Kafka Streams: KGroupedStream#aggregate with an adder.
 func Sum[K, V any, N Number](g Grouped[K, V], f func(V) N, s serde.Serde[N], opts ...StepOption) Table[K, N] {
-	return aggregation(g.g, "Sum", "KSTREAM-AGGREGATE-", s, sumFold[K](f), opts)
+	return aggregation(g.g, "Sum", "KSTREAM-AGGREGATE-", s, zero[N], sumFold[K](f), opts)
 }
 
 func sumFold[K, V any, N Number](f func(V) N) op.Fold[K, V, N] {
@@ -132,12 +137,12 @@ func sumFold[K, V any, N Number](f func(V) N) op.Fold[K, V, N] {
 //
 // In Kafka Streams: KGroupedStream#reduce.
 func (g Grouped[K, V]) Reduce(f func(agg, v V) V, opts ...StepOption) Table[K, V] {
-	return aggregation(g.g, "Reduce", "KSTREAM-REDUCE-", g.g.value, reduceFold[K](func(a, v V) (V, error) { return f(a, v), nil }), opts)
+	return aggregation(g.g, "Reduce", "KSTREAM-REDUCE-", g.g.value, nil, reduceFold[K](func(a, v V) (V, error) { return f(a, v), nil }), opts)
 }
 
 // TryReduce is Reduce with a function that can fail; its error goes to the processing handler.
 func (g Grouped[K, V]) TryReduce(f func(agg, v V) (V, error), opts ...StepOption) Table[K, V] {
-	return aggregation(g.g, "TryReduce", "KSTREAM-REDUCE-", g.g.value, reduceFold[K](f), opts)
+	return aggregation(g.g, "TryReduce", "KSTREAM-REDUCE-", g.g.value, nil, reduceFold[K](f), opts)
 }
 
 func reduceFold[K, V any](f func(agg, v V) (V, error)) op.Fold[K, V, V] {
@@ -158,12 +163,12 @@ func reduceFold[K, V any](f func(agg, v V) (V, error)) op.Fold[K, V, V] {
 //
 // In Kafka Streams: KGroupedStream#aggregate.
 func Aggregate[K, V, A any](g Grouped[K, V], init func() A, add func(k K, v V, agg A) A, s serde.Serde[A], opts ...StepOption) Table[K, A] {
-	return aggregation(g.g, "Aggregate", "KSTREAM-AGGREGATE-", s, aggregateFold(init, func(k K, v V, a A) (A, error) { return add(k, v, a), nil }), opts)
+	return aggregation(g.g, "Aggregate", "KSTREAM-AGGREGATE-", s, init, aggregateFold(init, func(k K, v V, a A) (A, error) { return add(k, v, a), nil }), opts)
 }
 
 // TryAggregate is Aggregate with a function that can fail; its error goes to the processing handler.
 func TryAggregate[K, V, A any](g Grouped[K, V], init func() A, add func(k K, v V, agg A) (A, error), s serde.Serde[A], opts ...StepOption) Table[K, A] {
-	return aggregation(g.g, "TryAggregate", "KSTREAM-AGGREGATE-", s, aggregateFold(init, add), opts)
+	return aggregation(g.g, "TryAggregate", "KSTREAM-AGGREGATE-", s, init, aggregateFold(init, add), opts)
 }
 
 func aggregateFold[K, V, A any](init func() A, add func(k K, v V, agg A) (A, error)) op.Fold[K, V, A] {

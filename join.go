@@ -50,7 +50,7 @@ func joinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], verb string, lef
 	}
 	in := s
 	if s.flagged {
-		in = repartitionForJoin(st, s, left)
+		in = repartitionForJoin(st, s)
 	}
 	prefix := "KSTREAM-JOIN-"
 	if left {
@@ -65,31 +65,33 @@ func joinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], verb string, lef
 		})
 	})
 	s.b.t.AddProcessor(topology.Processor{Name: name, Parents: []string{in.parent()}, Stores: stores, Op: f, Pos: st.pos})
+	if left {
+		s.b.relaxed = append(s.b.relaxed, name)
+	}
 	s.b.t.CopartitionSources(union(in.sources, t.t.sources)...)
 	return Stream[K, R]{b: s.b, node: name, sources: union(in.sources, t.t.sources), key: in.key, origin: verb}
 }
 
-// repartitionForJoin puts a repartition topic behind a stream whose key may have changed. Joins without a name of their own
-// share one topic, named after the stream's step. A left join keeps null keys, which an inner join that shares the topic then
-// drops by itself.
-func repartitionForJoin[K, V any](s *step, in Stream[K, V], left bool) Stream[K, V] {
+// repartitionForJoin puts a repartition topic behind a stream whose key may have changed. A join without a name of its own
+// takes the topic that an earlier join of the same stream has made; the first one's is named after the stream's step. Null
+// keys pass the topic if a left join is behind it (see relaxNullKeys); an inner join that shares it drops them by itself.
+func repartitionForJoin[K, V any](s *step, in Stream[K, V]) Stream[K, V] {
 	key, value := keySerde(s, in.key), valueSerde(s, in.value)
-	name := s.repartitionName()
-	s.requireName(name != "", "a repartition topic")
-	keepNulls := &left
-	if name != "" {
-		return repartitionKeeping(s, in, name, key, value, false, keepNulls)
-	}
-	node := in.parent()
-	if old, ok := s.b.shared[node]; ok {
-		*old.keepNulls = *old.keepNulls || left
+	node, name := in.parent(), s.repartitionName()
+	old, shared := s.b.shared[node]
+	if name == "" && shared {
 		s.b.t.NextName("KSTREAM-SINK-")
 		s.b.t.NextName("KSTREAM-FILTER-")
 		s.b.t.NextName("KSTREAM-SOURCE-")
 		return Stream[K, V]{b: in.b, node: old.node, sources: []string{old.node}, key: key, value: value}
 	}
-	out := repartitionKeeping(s, in, node, key, value, true, keepNulls)
-	s.b.shared[node] = repartitioned{node: out.node, keepNulls: keepNulls}
+	s.requireName(name != "", "a repartition topic")
+	auto := name == ""
+	if auto {
+		name = node
+	}
+	out := repartition(s, in, name, key, value, auto)
+	s.b.shared[node] = repartitioned{node: out.node}
 	return out
 }
 
@@ -141,5 +143,8 @@ func joinGlobal[K, V, KT, VT, R any](s Stream[K, V], t GlobalTable[KT, VT], verb
 	})
 	out := then[K, V, K, R](st, s, "KSTREAM-LEFTJOIN-", f, s.flagged, s.key, nil)
 	out.origin = verb
+	if left {
+		s.b.relaxed = append(s.b.relaxed, out.node)
+	}
 	return out
 }

@@ -51,19 +51,32 @@ func From[K, V any](b *Builder, t Topic[K, V], opts ...StepOption) Stream[K, V] 
 		s.errorf("From: topic %s has no serde for its key or value", t.Name())
 	}
 	s.checkSerde("topic "+t.Name(), t.key, t.value)
-	types := fmt.Sprintf("%T", t)
-	if old, ok := b.t.FindSource(t.names, t.pattern); ok {
-		// One source node for one set of topics, as in Kafka Streams.
-		if b.sourceTypes[old.Name] != types {
-			s.errorf("From: topic %s is read with other types at %s", t.Name(), old.Pos)
-		}
-		return Stream[K, V]{b: b, node: old.Name, sources: []string{old.Name}, key: t.key, value: t.value}
-	}
-	b.sourceTypes[name] = types
 	src := topology.Source{Name: name, Topics: t.names, Pattern: t.pattern, Pos: s.pos, Op: newSource(s, t)}
 	s.setReset(&src)
+	declared := declaredSource{verb: "From", types: fmt.Sprintf("%T", t), extracts: s.extract != nil}
+	if old, ok := b.t.FindSource(t.names, t.pattern); ok {
+		// One source node for one set of topics, as in Kafka Streams.
+		s.checkSameSource(t.Name(), declared, src, old)
+		return Stream[K, V]{b: b, node: old.Name, sources: []string{old.Name}, key: t.key, value: t.value}
+	}
+	b.sources[name] = declared
 	b.t.AddSource(src)
 	return Stream[K, V]{b: b, node: name, sources: []string{name}, key: t.key, value: t.value}
+}
+
+// checkSameSource refuses a second stream of topics that are read otherwise already.
+func (s *step) checkSameSource(topic string, now declaredSource, src, old topology.Source) {
+	before := s.b.sources[old.Name]
+	switch {
+	case before.verb != "From":
+		s.errorf("From: topic %s is read as a table at %s; take that table's ToStream, or read it here and make the table of the stream with ToTable", topic, old.Pos)
+	case before.types != now.types:
+		s.errorf("From: topic %s is read with other types at %s", topic, old.Pos)
+	case src.Reset != old.Reset || src.ResetBack != old.ResetBack:
+		s.errorf("From: topic %s starts elsewhere at %s; both streams of a topic must start alike", topic, old.Pos)
+	case now.extracts:
+		s.errorf("From: topic %s is read at %s already, and the times of its records are decided there: give Timestamps there", topic, old.Pos)
+	}
 }
 
 func newSource[K, V any](s *step, t Topic[K, V]) op.Factory {
@@ -224,7 +237,7 @@ func union(a, b []string) []string {
 }
 
 // Repartition sends the stream through a topic of its own, so that records of one key meet in one task again. Records with
-// a null key are dropped and counted: they belong to no partition.
+// a null key are dropped and counted, since they belong to no partition, unless a left join follows, which keeps them.
 //
 // Options: As (the topic becomes <application.id>-<name>-repartition) or AutoName, Partitions, WithKey, WithValue.
 //

@@ -28,6 +28,9 @@ type table[K, V any] struct {
 	// lookup returns how a step reads the table, and the stores that it must be connected to. It makes the table keep its
 	// rows if it does not yet.
 	lookup func(s *step) (op.GetterFactory[K, V], []string)
+	// sendOld makes the table send the values that stood before along with its updates, and tells whether it does. It does
+	// not make it keep its rows for that.
+	sendOld func() bool
 }
 
 // TableFrom reads a topic as a table: a record sets the value of its key, a null value deletes it. The last record that
@@ -59,6 +62,11 @@ func TableFrom[K, V any](b *Builder, t Topic[K, V], opts ...StepOption) Table[K,
 	}
 	src := topology.Source{Name: source, Topics: t.names, Pattern: t.pattern, Pos: s.pos, Op: newSource(s, t)}
 	s.setReset(&src)
+	if old, ok := b.t.FindSource(t.names, t.pattern); ok {
+		s.errorf("TableFrom: topic %s is read at %s already; use that stream or table again", t.Name(), old.Pos)
+		return newTable(s, old.Name, []string{old.Name}, t.key, t.value, new(op.TableSpec), storeName, false)
+	}
+	b.sources[source] = declaredSource{verb: "TableFrom"}
 	b.t.AddSource(src)
 	spec := new(op.TableSpec)
 	b.t.AddProcessor(topology.Processor{Name: node, Parents: []string{source}, Op: op.NewTableSource[K, V](spec), Pos: s.pos})
@@ -83,6 +91,10 @@ func newTable[K, V any](s *step, node string, sources []string, key serde.Serde[
 			addTableStore(s, node, storeName, !named, key, value, spec)
 		}
 		return op.StoreGetter[K, V](spec.Store), []string{spec.Store}
+	}
+	t.sendOld = func() bool {
+		spec.SendOld = spec.SendOld || spec.Store != ""
+		return spec.SendOld
 	}
 	if named {
 		addTableStore(s, node, storeName, false, key, value, spec)
@@ -116,7 +128,8 @@ func (t Table[K, V]) ToStream(opts ...StepOption) Stream[K, V] {
 }
 
 // Filter derives the table of the rows for which keep returns true. A row that is changed so that it fails is deleted from
-// it; deletions of rows that it never had are sent too. It has a store of its own only if it is named.
+// it. Where the table before keeps its rows, nothing is sent for a row that was not in the derived table and is not now;
+// otherwise that is not known, and a deletion is sent each time. It has a store of its own only if it is named.
 //
 // In Kafka Streams: KTable#filter.
 func (t Table[K, V]) Filter(keep func(K, V) bool, opts ...StepOption) Table[K, V] {
@@ -163,8 +176,14 @@ func deriveTable[K, V, V2 any](t Table[K, V], verb, prefix string, filter bool, 
 	if store == "" {
 		store = s.as
 	}
+	if s.materialized() {
+		s.b.t.NextStoreName(prefix) // used up, though the table is not kept
+	}
 	name := s.nodeName(prefix)
 	spec := new(op.TableSpec)
+	if filter {
+		spec.SendOld = t.t.sendOld()
+	}
 	value = valueSerde(s, value)
 	s.b.t.AddProcessor(topology.Processor{Name: name, Parents: []string{t.t.node}, Op: withCtx(func(ctx context.Context) op.Factory {
 		return op.NewTableMap(spec, filter, func(k K, v V) (V2, bool, error) { return f(ctx, k, v) })
@@ -172,6 +191,10 @@ func deriveTable[K, V, V2 any](t Table[K, V], verb, prefix string, filter bool, 
 	out := &table[K, V2]{b: s.b, node: name, sources: t.t.sources, key: t.t.key, value: value, spec: spec}
 	if store != "" {
 		addTableStore(s, name, store, false, keySerde(s, t.t.key), value, spec)
+	}
+	out.sendOld = func() bool {
+		spec.SendOld = spec.SendOld || spec.Store != "" || t.t.sendOld()
+		return spec.SendOld
 	}
 	out.lookup = func(asking *step) (op.GetterFactory[K, V2], []string) {
 		if spec.Store != "" {

@@ -31,9 +31,12 @@ type Windowed[K, V any] struct {
 // In Kafka Streams: KGroupedStream#windowedBy.
 func (g Grouped[K, V]) WindowBy(w window.Time) Windowed[K, V] { return Windowed[K, V]{g: g.g, w: w} }
 
-func windowAggregation[K, V, A any](w Windowed[K, V], verb, prefix string, value serde.Serde[A], fold op.Fold[K, V, A], opts []StepOption) (Table[window.Key[K], A], Stream[K, window.Late[V]]) {
+func windowAggregation[K, V, A any](w Windowed[K, V], verb, prefix string, value serde.Serde[A], init func() A, fold op.Fold[K, V, A], opts []StepOption) (Table[window.Key[K], A], Stream[K, window.Late[V]]) {
 	g := w.g
 	s := g.in.b.begin(verb, opts, windowOptions...)
+	if verb == "CountWindows" && s.materialized() {
+		s.b.t.NextStoreName(prefix) // as Kafka Streams counts
+	}
 	storeName, named := s.storeName(prefix)
 	node := s.nodeName(prefix)
 	s.requireName(named, "a store")
@@ -51,7 +54,7 @@ func windowAggregation[K, V, A any](w Windowed[K, V], verb, prefix string, value
 	spec := &op.TableSpec{Store: storeName}
 	late := new(string)
 	s.b.t.AddProcessor(topology.Processor{Name: node, Parents: []string{in.parent()}, Pos: s.pos,
-		Op: op.NewWindowAggregate(op.WindowAggregateSpec[K, V, A]{Table: spec, Windows: w.w, Fold: fold, Late: late})})
+		Op: op.NewWindowAggregate(op.WindowAggregateSpec[K, V, A]{Table: spec, Windows: w.w, Fold: fold, Init: init, Late: late})})
 	if key == nil || val == nil {
 		s.errorf("%s: the store %s needs serdes for keys and values; give them with WithKey and WithValue", verb, storeName)
 	} else {
@@ -69,6 +72,10 @@ func windowAggregation[K, V, A any](w Windowed[K, V], verb, prefix string, value
 	}
 	t.lookup = func(*step) (op.GetterFactory[window.Key[K], A], []string) {
 		return op.WindowGetter[K, A](storeName), []string{storeName}
+	}
+	t.sendOld = func() bool {
+		spec.SendOld = true
+		return true
 	}
 	lateStream := Stream[K, window.Late[V]]{b: s.b, sources: in.sources, key: key, origin: verb, branch: func() string {
 		if *late == "" {
@@ -89,7 +96,7 @@ func windowAggregation[K, V, A any](w Windowed[K, V], verb, prefix string, value
 //
 // In Kafka Streams: TimeWindowedKStream#count.
 func CountWindows[K, V any](w Windowed[K, V], opts ...StepOption) (Table[window.Key[K], int64], Stream[K, window.Late[V]]) {
-	return windowAggregation(w, "CountWindows", "KSTREAM-AGGREGATE-", serde.Serde[int64](serde.Int64), countFold[K, V], opts)
+	return windowAggregation(w, "CountWindows", "KSTREAM-AGGREGATE-", serde.Serde[int64](serde.Int64), zero[int64], countFold[K, V], opts)
 }
 
 // SumWindows adds up a number of each record by key and window.
@@ -98,7 +105,7 @@ func CountWindows[K, V any](w Windowed[K, V], opts ...StepOption) (Table[window.
 //
 // In Kafka Streams: TimeWindowedKStream#aggregate with an adder.
 func SumWindows[K, V any, N Number](w Windowed[K, V], f func(V) N, s serde.Serde[N], opts ...StepOption) (Table[window.Key[K], N], Stream[K, window.Late[V]]) {
-	return windowAggregation(w, "SumWindows", "KSTREAM-AGGREGATE-", s, sumFold[K](f), opts)
+	return windowAggregation(w, "SumWindows", "KSTREAM-AGGREGATE-", s, zero[N], sumFold[K](f), opts)
 }
 
 // ReduceWindows combines the values of each key and window, see Grouped.Reduce.
@@ -107,12 +114,12 @@ func SumWindows[K, V any, N Number](w Windowed[K, V], f func(V) N, s serde.Serde
 //
 // In Kafka Streams: TimeWindowedKStream#reduce.
 func ReduceWindows[K, V any](w Windowed[K, V], f func(agg, v V) V, opts ...StepOption) (Table[window.Key[K], V], Stream[K, window.Late[V]]) {
-	return windowAggregation(w, "ReduceWindows", "KSTREAM-REDUCE-", w.g.value, windowReduceFold[K](func(a, v V) (V, error) { return f(a, v), nil }), opts)
+	return windowAggregation(w, "ReduceWindows", "KSTREAM-REDUCE-", w.g.value, nil, windowReduceFold[K](func(a, v V) (V, error) { return f(a, v), nil }), opts)
 }
 
 // TryReduceWindows is ReduceWindows with a function that can fail; its error goes to the processing handler.
 func TryReduceWindows[K, V any](w Windowed[K, V], f func(agg, v V) (V, error), opts ...StepOption) (Table[window.Key[K], V], Stream[K, window.Late[V]]) {
-	return windowAggregation(w, "TryReduceWindows", "KSTREAM-REDUCE-", w.g.value, windowReduceFold[K](f), opts)
+	return windowAggregation(w, "TryReduceWindows", "KSTREAM-REDUCE-", w.g.value, nil, windowReduceFold[K](f), opts)
 }
 
 // windowReduceFold is reduceFold where null values come through. A type that has a nil gets it. One that has none cannot:
@@ -135,10 +142,10 @@ func windowReduceFold[K, V any](f func(agg, v V) (V, error)) op.Fold[K, V, V] {
 //
 // In Kafka Streams: TimeWindowedKStream#aggregate.
 func AggregateWindows[K, V, A any](w Windowed[K, V], init func() A, add func(k K, v V, agg A) A, s serde.Serde[A], opts ...StepOption) (Table[window.Key[K], A], Stream[K, window.Late[V]]) {
-	return windowAggregation(w, "AggregateWindows", "KSTREAM-AGGREGATE-", s, aggregateFold(init, func(k K, v V, a A) (A, error) { return add(k, v, a), nil }), opts)
+	return windowAggregation(w, "AggregateWindows", "KSTREAM-AGGREGATE-", s, init, aggregateFold(init, func(k K, v V, a A) (A, error) { return add(k, v, a), nil }), opts)
 }
 
 // TryAggregateWindows is AggregateWindows with a function that can fail; its error goes to the processing handler.
 func TryAggregateWindows[K, V, A any](w Windowed[K, V], init func() A, add func(k K, v V, agg A) (A, error), s serde.Serde[A], opts ...StepOption) (Table[window.Key[K], A], Stream[K, window.Late[V]]) {
-	return windowAggregation(w, "TryAggregateWindows", "KSTREAM-AGGREGATE-", s, aggregateFold(init, add), opts)
+	return windowAggregation(w, "TryAggregateWindows", "KSTREAM-AGGREGATE-", s, init, aggregateFold(init, add), opts)
 }

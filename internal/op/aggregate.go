@@ -18,6 +18,8 @@ type Fold[K, V, A any] func(r *processor.Record[K, V], agg A, has bool) (out A, 
 type AggregateSpec[K, V, A any] struct {
 	Table *TableSpec
 	Fold  Fold[K, V, A]
+	// Init makes the aggregate that a first record is added to; nil if the first record is one itself.
+	Init func() A
 }
 
 // NewAggregate makes a table of one aggregate for each key. Records with a null key or value are dropped and counted.
@@ -28,7 +30,7 @@ func NewAggregate[K, V, A any](spec AggregateSpec[K, V, A]) Factory {
 			return nil, err
 		}
 		return &aggregate[K, V, A]{
-			folder: newFolder(env, step, spec.Fold), out: out,
+			folder: newFolder(env, step, spec.Fold, spec.Init), out: out,
 			nullKey: env.counter(step, metrics.NullKey), nullValue: env.counter(step, metrics.NullValue),
 		}, nil
 	})
@@ -75,6 +77,11 @@ func (a *aggregate[K, V, A]) update(r *processor.Record[K, V]) (c Change[A], tsM
 	if !has || r.TimestampMs > tsMs {
 		tsMs = r.TimestampMs
 	}
+	if a.out.spec.SendOld && !a.out.cached {
+		if c.Old, c.HasOld, err = old(&a.folder, a.out.store.cache, key, has); err != nil {
+			return c, 0, err
+		}
+	}
 	return c, tsMs, a.out.put(key, r.Key, r.Headers, &c, tsMs, r.TimestampMs)
 }
 
@@ -82,11 +89,27 @@ func (a *aggregate[K, V, A]) update(r *processor.Record[K, V]) (c Change[A], tsM
 type folder[K, V, A any] struct {
 	guard
 	f     Fold[K, V, A]
+	init  func() A
 	there func(*A) bool
 }
 
-func newFolder[K, V, A any](env *Env, step string, f Fold[K, V, A]) folder[K, V, A] {
-	return folder[K, V, A]{guard: newGuard(env, step), f: f, there: NotNil[A]()}
+func newFolder[K, V, A any](env *Env, step string, f Fold[K, V, A], init func() A) folder[K, V, A] {
+	return folder[K, V, A]{guard: newGuard(env, step), f: f, init: init, there: NotNil[A]()}
+}
+
+// old is the value that stood before an update that has not been put yet. It is read again, or made again, because the Fold
+// may have changed in place what it was given. As in Kafka Streams the first update has the initial aggregate before it.
+func old[K, V, A, CK any](f *folder[K, V, A], s *cache.Store[CK, A, current], key []byte, has bool) (v A, ok bool, err error) {
+	if has {
+		v, _, ok, err = s.Get(key)
+		return v, ok, err
+	}
+	if f.init == nil {
+		return v, false, nil
+	}
+	defer recovered(&err)
+	v = f.init()
+	return v, f.there(&v), nil
 }
 
 func (f *folder[K, V, A]) fold(r *processor.Record[K, V], agg A, has bool) (out A, keep bool, err error) {
@@ -100,6 +123,7 @@ type WindowAggregateSpec[K, V, A any] struct {
 	Table   *TableSpec
 	Windows window.Time
 	Fold    Fold[K, V, A]
+	Init    func() A // see AggregateSpec
 	// Late names the step that takes late records; empty: they are only counted. It is read when a task is built.
 	Late *string
 }
@@ -127,7 +151,7 @@ func NewWindowAggregate[K, V, A any](spec WindowAggregateSpec[K, V, A]) Factory 
 			return nil, err
 		}
 		w := &windowAggregate[K, V, A]{
-			folder: newFolder(env, step, spec.Fold), windows: spec.Windows,
+			folder: newFolder(env, step, spec.Fold, spec.Init), windows: spec.Windows,
 			store: s, next: next, sendOld: spec.Table.SendOld, cached: s.cache.Dedupes(),
 			nullKey: env.counter(step, metrics.NullKey), expired: env.counter(step, metrics.Late),
 		}
@@ -231,8 +255,7 @@ func (w *windowAggregate[K, V, A]) update(r *processor.Record[K, V], k window.Ke
 		tsMs = r.TimestampMs
 	}
 	if w.sendOld && !w.cached {
-		// Read again: the function may have changed what it was given.
-		if c.Old, _, c.HasOld, err = w.store.cache.Get(key); err != nil {
+		if c.Old, c.HasOld, err = old(&w.folder, w.store.cache, key, has); err != nil {
 			return c, 0, err
 		}
 	}

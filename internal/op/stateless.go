@@ -187,12 +187,9 @@ func NewPass[K, V any]() Factory {
 }
 
 // NewDropNullKeys is the step in front of a repartition topic: records without a key have no partition to go to. Kafka
-// Streams drops them silently, here they are counted.
-func NewDropNullKeys[K, V any]() Factory { return NewDropNullKeysUnless[K, V](new(bool)) }
-
-// NewDropNullKeysUnless is NewDropNullKeys, or a step that passes everything on if keep is true when it is made: later steps
-// of the declaration decide it.
-func NewDropNullKeysUnless[K, V any](keep *bool) Factory {
+// Streams drops them silently, here they are counted. Where keep is true when a task is built they pass: later steps of the
+// declaration decide it.
+func NewDropNullKeys[K, V any](keep *bool) Factory {
 	return FactoryFunc(func(env *Env, step string, children []Child) (any, error) {
 		next, err := Downstream[K, V](step, children)
 		if *keep {

@@ -67,7 +67,7 @@ func (g *mapGetter[K, V, V2]) Lookup(k K) (v V2, tsMs int64, ok bool, err error)
 // table (a store, old values) may be set until then.
 type TableSpec struct {
 	Store   string // empty: not materialised
-	SendOld bool   // a later step needs the values that stood before
+	SendOld bool   // send the values that stood before along: a later step needs them
 }
 
 // tableOut is the way out of a table step: into its store, if it has one, and on to the next steps, at once or when the
@@ -120,16 +120,16 @@ func (t *tableOut[K, V]) update(k K, headers serde.Headers, c *Change[V], tsMs i
 	if err != nil {
 		return err
 	}
-	return t.put(key, k, headers, c, tsMs, tsMs)
-}
-
-// put sets the value of an encoded key. tsMs is the value's timestamp, recordMs that of the record that led to it.
-func (t *tableOut[K, V]) put(key []byte, k K, headers serde.Headers, c *Change[V], tsMs, recordMs int64) (err error) {
 	if t.spec.SendOld && !t.cached {
 		if c.Old, _, c.HasOld, err = t.store.cache.Get(key); err != nil {
 			return err
 		}
 	}
+	return t.put(key, k, headers, c, tsMs, tsMs)
+}
+
+// put sets the value of an encoded key. tsMs is the value's timestamp, recordMs that of the record that led to it.
+func (t *tableOut[K, V]) put(key []byte, k K, headers serde.Headers, c *Change[V], tsMs, recordMs int64) (err error) {
 	return t.store.cache.Put(key, k, c.New, c.HasNew, storedMs(c, tsMs, recordMs), t.env.waiting(headers, recordMs))
 }
 
@@ -226,20 +226,43 @@ type tableMap[K, V, V2 any] struct {
 
 func (t *tableMap[K, V, V2]) Process(r *processor.Record[K, Change[V]]) error {
 	for attempt := 1; ; attempt++ {
-		c, err := t.call(r)
-		if err == nil && t.filter && t.out.spec.SendOld && !c.HasNew && !c.HasOld {
-			return nil
-		}
+		c, shown, err := t.update(r)
 		if err == nil {
-			err = t.out.update(r.Key, r.Headers, &c, r.TimestampMs)
-		}
-		if err == nil {
+			if !shown {
+				return nil
+			}
 			return t.out.sent(r.Key, r.Headers, c, r.TimestampMs)
 		}
 		if retry, err := t.failed(err, attempt); !retry {
 			return err
 		}
 	}
+}
+
+// update computes and stores a row. shown is false where the row was not there before and is not now.
+func (t *tableMap[K, V, V2]) update(r *processor.Record[K, Change[V]]) (c Change[V2], shown bool, err error) {
+	if c, err = t.call(r); err != nil {
+		return c, false, err
+	}
+	var key []byte
+	if t.out.store != nil {
+		if key, err = t.out.encode(r.Key); err != nil {
+			return c, false, err
+		}
+		if t.out.spec.SendOld {
+			// What stood before is what the store has, not what the table before made of its own old value.
+			if c.Old, _, c.HasOld, err = t.out.store.cache.Get(key); err != nil {
+				return c, false, err
+			}
+		}
+	}
+	if t.filter && t.out.spec.SendOld && !c.HasNew && !c.HasOld {
+		return c, false, nil
+	}
+	if t.out.store == nil {
+		return c, true, nil
+	}
+	return c, true, t.out.put(key, r.Key, r.Headers, &c, r.TimestampMs, r.TimestampMs)
 }
 
 func (t *tableMap[K, V, V2]) call(r *processor.Record[K, Change[V]]) (c Change[V2], err error) {
@@ -249,7 +272,7 @@ func (t *tableMap[K, V, V2]) call(r *processor.Record[K, Change[V]]) (c Change[V
 			return c, err
 		}
 	}
-	if t.out.spec.SendOld && r.Value.HasOld {
+	if t.out.spec.SendOld && t.out.store == nil && r.Value.HasOld {
 		c.Old, c.HasOld, err = t.f(r.Key, r.Value.Old)
 	}
 	return c, err
