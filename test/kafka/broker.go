@@ -55,8 +55,11 @@ func (onKafka) Real() bool { return true }
 // OnCluster gives a test its view of a cluster, with names of its own.
 func OnCluster(t testing.TB, c *Cluster) Broker { return onKafka{newNamed(t), c} }
 
+// Broker is the cluster for the functions of this package outside of a test; names start with the prefix.
+func (c *Cluster) Broker(prefix string) Broker { return onKafka{named{prefix}, c} }
+
 // Shared is the one real broker of the test binary: it is started at the first call and ended by Main (or else with the
-// process). Its log cleaner is quick. Skips and fails like Start.
+// process). Skips and fails like Start.
 func Shared(t testing.TB) Broker {
 	t.Helper()
 	return OnCluster(t, SharedCluster(t))

@@ -136,7 +136,8 @@ func (o Options) featureArgs() []string {
 }
 
 // QuickCleaner are broker settings under which the log cleaner looks for work all the time, so that a test sees a
-// compacted topic within a second or two. The topic's side of it is QuickCompaction.
+// compacted topic within a second or two (the topic's side of it is QuickCompaction), and records past their retention
+// are deleted as soon. Without them a broker of this package does neither.
 func QuickCleaner() map[string]string {
 	return map[string]string{
 		"log.cleaner.backoff.ms":          "100",

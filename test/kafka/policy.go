@@ -62,7 +62,7 @@ func (s *sharedCluster) get() (*Cluster, error) {
 		s.started = true
 		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 		defer cancel()
-		s.cluster, s.err = Launch(ctx, Options{Config: QuickCleaner()})
+		s.cluster, s.err = Launch(ctx, Options{})
 	}
 	return s.cluster, s.err
 }

@@ -79,6 +79,8 @@ func properties(o Options, all []layout, me layout, tls *TLSFiles) map[string]st
 // defaults are settings that make a small cluster that does not wait: no delay before a first assignment, few partitions
 // in the internal topics (each costs a file or two when a coordinator starts), transactions that have timed out found
 // within a second, and short session timeouts allowed.
+//
+// The cleaner's first look at the logs comes right after the start, when there is nothing to clean.
 func defaults(brokers int) map[string]string {
 	replicas, inSync := strconv.Itoa(brokers), strconv.Itoa((brokers+1)/2)
 	return map[string]string{
@@ -98,6 +100,10 @@ func defaults(brokers int) map[string]string {
 		"group.initial.rebalance.delay.ms":                            "0",
 		"group.streams.initial.rebalance.delay.ms":                    "0",
 		"group.min.session.timeout.ms":                                "500",
+		// Nothing is deleted or compacted behind a test's back: event times are old, and changelogs of windows have a
+		// retention. QuickCleaner is for tests that want it.
+		"log.retention.check.interval.ms": "86400000",
+		"log.cleaner.backoff.ms":          "86400000",
 		// A killed broker may come back only once its session is over, and its partitions are led by nobody until then.
 		"broker.session.timeout.ms":    "3000",
 		"broker.heartbeat.interval.ms": "500",

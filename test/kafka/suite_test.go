@@ -205,7 +205,7 @@ func TestNamesDiffer(t *testing.T) {
 }
 
 func TestQuickCompaction(t *testing.T) {
-	b := kafkatest.Shared(t)
+	b := kafkatest.OnCluster(t, kafkatest.Start(t, kafkatest.Options{Config: kafkatest.QuickCleaner()}))
 	topic := kafkatest.CreateTopic(t, b, "changelog", 1, kafkatest.QuickCompaction())
 	for i := range 20 {
 		kafkatest.Load(t, b, topic, record("a", fmt.Sprint(i)), record("b", fmt.Sprint(i)))
