@@ -21,7 +21,7 @@ import (
 func Process[K, V, K2, V2 any, P processor.Processor[K, V, K2, V2]](s Stream[K, V], newP func() P, opts ...StepOption) Stream[K2, V2] {
 	st := s.b.begin("Process", opts, optAs, optNode, optStores)
 	f := op.NewProcess[K, V, K2, V2](func() (processor.Processor[K, V, K2, V2], error) { return newP(), nil }, st.storeNames())
-	out := then[K, V, K2, V2](st, s, "KSTREAM-PROCESSOR-", f, true, nil, nil)
+	out := thenNamed[K, V, K2, V2](st, s, st.processorName("KSTREAM-PROCESSOR-"), f, true, nil, nil)
 	st.connectStores(out.node)
 	return out
 }
@@ -32,9 +32,17 @@ func Process[K, V, K2, V2 any, P processor.Processor[K, V, K2, V2]](s Stream[K, 
 func ProcessValues[K, V, V2 any, P processor.ValueProcessor[K, V, V2]](s Stream[K, V], newP func() P, opts ...StepOption) Stream[K, V2] {
 	st := s.b.begin("ProcessValues", opts, optAs, optNode, optStores)
 	f := op.NewProcessValues[K, V, V2](func() (processor.ValueProcessor[K, V, V2], error) { return newP(), nil }, st.storeNames())
-	out := then[K, V, K, V2](st, s, "KSTREAM-PROCESSVALUES-", f, s.flagged, s.key, nil)
+	out := thenNamed[K, V, K, V2](st, s, st.processorName("KSTREAM-PROCESSVALUES-"), f, s.flagged, s.key, nil)
 	st.connectStores(out.node)
 	return out
+}
+
+// processorName is nodeName for a user-written step: it alone uses up no number where it is named, as in Kafka Streams.
+func (s *step) processorName(prefix string) string {
+	if name := s.nodeGiven(); name != "" {
+		return name
+	}
+	return s.nodeName(prefix)
 }
 
 func (s *step) storeNames() []string {

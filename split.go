@@ -64,6 +64,7 @@ func (s *Splitting[K, V]) add(verb string, when func(K, V) (bool, error), index 
 	if s.ended {
 		st.errorf("%s: the split was ended by Default or NoDefault already", verb)
 	}
+	s.in.b.t.NextName("KSTREAM-BRANCH-") // used up, as in Kafka Streams
 	suffix := strconv.Itoa(index)
 	if st.as != "" {
 		suffix = st.as

@@ -109,7 +109,10 @@ func (s *step) setReset(src *topology.Source) {
 
 // then adds a step behind a stream.
 func then[K, V, K2, V2 any](s *step, in Stream[K, V], prefix string, f op.Factory, flagged bool, key serde.Serde[K2], value serde.Serde[V2]) Stream[K2, V2] {
-	name := s.nodeName(prefix)
+	return thenNamed(s, in, s.nodeName(prefix), f, flagged, key, value)
+}
+
+func thenNamed[K, V, K2, V2 any](s *step, in Stream[K, V], name string, f op.Factory, flagged bool, key serde.Serde[K2], value serde.Serde[V2]) Stream[K2, V2] {
 	s.b.t.AddProcessor(topology.Processor{Name: name, Parents: []string{in.parent()}, Op: f, Pos: s.pos})
 	out := Stream[K2, V2]{b: in.b, node: name, sources: in.sources, flagged: flagged, key: key, value: value, origin: in.origin}
 	if key == nil || value == nil {
