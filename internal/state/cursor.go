@@ -46,13 +46,16 @@ type sliceCursor struct {
 }
 
 // newSliceCursor sorts the rows and walks them.
-func newSliceCursor(items []item, reverse bool) *sliceCursor {
+func newSliceCursor(items []item, reverse bool) cursor {
 	slices.SortFunc(items, func(a, b item) int { return compareItems(&a, &b) })
 	return newSortedCursor(items, reverse)
 }
 
-// newSortedCursor walks rows that are in ascending order already.
-func newSortedCursor(items []item, reverse bool) *sliceCursor {
+// newSortedCursor walks rows that are in ascending order already. It is nil if there are none.
+func newSortedCursor(items []item, reverse bool) cursor {
+	if len(items) == 0 {
+		return nil
+	}
 	if reverse {
 		slices.Reverse(items)
 	}

@@ -273,8 +273,5 @@ func (p *points) cursor(from, to []byte, reverse bool) cursor {
 		}
 		items = append(items, item{key: viewBytes(e.key), val: e.val})
 	}
-	if len(items) == 0 {
-		return nil
-	}
 	return newSliceCursor(items, reverse)
 }

@@ -309,31 +309,73 @@ func (t *rows) cursor(q *rowQuery) cursor {
 	if t == nil || t.count == 0 {
 		return nil
 	}
+	if !q.all {
+		return t.keyCursor(q)
+	}
 	var items []item
 	for _, id := range t.ids(q.fromSeg, q.toSeg) {
-		s := t.segs[id]
-		if !q.all {
-			if k := s.keys[string(q.key)]; k != nil {
-				items = k.appendTo(items, id, q)
-			}
-			continue
-		}
 		first := len(items)
-		for _, k := range s.keys {
-			items = k.appendTo(items, id, q)
+		for _, k := range t.segs[id].keys {
+			items = appendItems(items, id, k.key, k.rows, q)
 		}
 		slices.SortFunc(items[first:], func(a, b item) int { return compareItems(&a, &b) })
-	}
-	if len(items) == 0 {
-		return nil
 	}
 	return newSortedCursor(items, q.reverse)
 }
 
-func (k *keyRows) appendTo(items []item, seg int64, q *rowQuery) []item {
-	for i := range k.rows {
-		if r := &k.rows[i]; q.wants(r) {
-			items = append(items, item{seg, viewBytes(k.key), r.time, r.extra, r.val})
+// fewSegments is up to how many segments are looked up one by one, instead of searching the list of those that there are.
+const fewSegments = 16
+
+// keyCursor walks the rows of one key.
+func (t *rows) keyCursor(q *rowQuery) cursor {
+	if q.toSeg-q.fromSeg >= fewSegments || q.toSeg < q.fromSeg {
+		var items []item
+		for _, id := range t.ids(q.fromSeg, q.toSeg) {
+			if k := t.segs[id].keys[string(q.key)]; k != nil {
+				items = appendItems(items, id, k.key, k.between(q.from, q.to), q)
+			}
+		}
+		return newSortedCursor(items, q.reverse)
+	}
+	// The usual case, a step that reads a few segments for each record: one allocation for the rows.
+	var found [fewSegments]struct {
+		key  string
+		rows []row
+	}
+	n := 0
+	for id := q.fromSeg; id <= q.toSeg; id++ {
+		if s := t.segment(id); s != nil {
+			if k := s.keys[string(q.key)]; k != nil {
+				f := &found[id-q.fromSeg]
+				f.key, f.rows = k.key, k.between(q.from, q.to)
+				n += len(f.rows)
+			}
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	items := make([]item, 0, n)
+	for i := range found {
+		items = appendItems(items, q.fromSeg+int64(i), found[i].key, found[i].rows, q)
+	}
+	return newSortedCursor(items, q.reverse)
+}
+
+// between returns the rows of a span of time, both ends included.
+func (k *keyRows) between(from, to int64) []row {
+	lo, _ := k.search(from, 0)
+	hi, found := k.search(to, math.MaxUint64)
+	if found {
+		hi++
+	}
+	return k.rows[lo:max(lo, hi)]
+}
+
+func appendItems(items []item, seg int64, key string, rows []row, q *rowQuery) []item {
+	for i := range rows {
+		if r := &rows[i]; q.wants(r) {
+			items = append(items, item{seg, viewBytes(key), r.time, r.extra, r.val})
 		}
 	}
 	return items
