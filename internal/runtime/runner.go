@@ -170,11 +170,11 @@ func msDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millis
 func (r *Runner) Run(ctx context.Context) error {
 	var end context.CancelFunc
 	r.ctx, end = context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
 	noteCtx, endNotes := context.WithCancel(context.Background())
 	r.wg.Go(func() { r.notes.run(noteCtx) })
 	defer r.wg.Wait()
 	defer endNotes()
+	defer end()
 	defer r.cfg.Clients.Close()
 	r.report(StateStarting)
 	err := r.start(ctx)
