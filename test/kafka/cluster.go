@@ -19,8 +19,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// startTimeout bounds one start, restart or stop of brokers. It is generous because test machines are busy.
-const startTimeout = 2 * time.Minute
+// Bounds of one start, restart or stop of brokers, and of fetching Kafka before the first. They are generous because test
+// machines are busy, and some far from a registry.
+const (
+	startTimeout = 2 * time.Minute
+	fetchTimeout = 10 * time.Minute
+)
 
 // Cluster is a running Apache Kafka of one or three brokers. Brokers are counted from 0; the node id of broker i is i+1.
 // Its methods may be called by several goroutines, but only one of them may stop and start brokers.
@@ -43,9 +47,7 @@ type Cluster struct {
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	mustBeWanted(t)
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
-	c, err := Launch(ctx, o)
+	c, err := Launch(t.Context(), o)
 	if err != nil {
 		unavailable(t, err)
 	}
@@ -76,7 +78,9 @@ func Launch(ctx context.Context, o Options) (*Cluster, error) {
 	if _, err := exec.LookPath("sh"); err != nil {
 		return nil, fmt.Errorf("kafkatest: %w: no sh on the PATH, which watches over the brokers", ErrUnavailable)
 	}
-	classpath, err := Classpath(ctx)
+	fetchCtx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	classpath, err := Classpath(fetchCtx)
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +99,8 @@ func Launch(ctx context.Context, o Options) (*Cluster, error) {
 var errPortTaken = errors.New("a port was taken")
 
 func launch(ctx context.Context, o Options, java, classpath string) (*Cluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	root, err := os.MkdirTemp("", "millrace-kafka-")
 	if err != nil {
 		return nil, fmt.Errorf("kafkatest: data folder: %w", err)

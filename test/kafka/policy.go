@@ -60,9 +60,7 @@ func (s *sharedCluster) get() (*Cluster, error) {
 	defer s.mu.Unlock()
 	if !s.started {
 		s.started = true
-		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-		defer cancel()
-		s.cluster, s.err = Launch(ctx, Options{})
+		s.cluster, s.err = Launch(context.Background(), Options{})
 	}
 	return s.cluster, s.err
 }

@@ -44,7 +44,7 @@ type Side struct {
 	RecordsPerSecond     float64 `json:"records_per_second"`
 	CPUSecondsPerMillion float64 `json:"cpu_seconds_per_million"`
 	PeakRSSBytes         int64   `json:"peak_rss_bytes"`
-	ChangelogBytes       int64   `json:"changelog_bytes"` // written for one pass over the data
+	ChangelogBytes       int64   `json:"changelog_bytes"` // written for one pass over the data; of a join's table the whole
 }
 
 // Figure is a number with a goal. Millrace and Met are null in a build without millrace's side.
