@@ -283,8 +283,8 @@ func (db *DB) startFlush() {
 	}
 }
 
-// Maintain does what is due by time: it makes Pebble write its memory to disk. Call it about once a second; it returns at
-// once.
+// Maintain does what is due by time: it makes Pebble write its memory to disk, and gives back iterators that are kept for
+// the next read, because they keep files from being deleted. Call it about once a second; it returns at once.
 func (db *DB) Maintain() error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -293,6 +293,9 @@ func (db *DB) Maintain() error {
 	}
 	if err := db.failed(); err != nil {
 		return err
+	}
+	for _, b := range db.owners {
+		b.release()
 	}
 	now := db.opts.Now()
 	db.flushMu.Lock()
@@ -425,7 +428,9 @@ func (db *DB) Close() error {
 
 	var errs []error
 	for _, s := range sets {
-		errs = append(errs, s.Close())
+		if err := s.Close(); !errors.Is(err, ErrSuperseded) { // whoever took the stores over has closed them
+			errs = append(errs, err)
+		}
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()

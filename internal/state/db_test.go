@@ -456,14 +456,26 @@ func TestFlushDue(t *testing.T) {
 	if set.SealedBytes() != 0 || set.FlushDue(now+100_000) {
 		t.Fatal("after the flush another one is due")
 	}
-	wantValue(t, kv, "k", "v") // an iterator is kept for the next read, and is to be given back
-	if !set.FlushDue(now + 2_000) {
-		t.Fatal("no flush is due to give back idle iterators")
+}
+
+// TestIdleIteratorsAreGivenBack: one that is kept for the next read must not keep files for ever.
+func TestIdleIteratorsAreGivenBack(t *testing.T) {
+	db := openDB(t, memOptions())
+	set := openSet(t, db, testTask, kvSpec("a"))
+	kv := kvOf(t, set, "a")
+	wantNone(t, kv, "k")
+	it, err := kv.Range(nil, nil, false)
+	must(t, err)
+	wantNone(t, kv, "k")
+	if n := len(set.stores[0].disk.idle); n != 1 {
+		t.Fatalf("%d iterators are idle", n)
 	}
-	must(t, set.Flush())
-	if set.FlushDue(now + 100_000) {
-		t.Fatal("idle iterators were not given back")
+	must(t, db.Maintain())
+	if n := len(set.stores[0].disk.idle); n != 0 {
+		t.Fatalf("%d iterators are idle", n)
 	}
+	wantList(t, list(t, it, nil))
+	wantNone(t, kv, "k")
 }
 
 // TestMaintain writes Pebble's memory to disk by time, so that a crash loses seconds only.

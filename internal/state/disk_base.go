@@ -110,6 +110,13 @@ func (b *diskBase) close(err error) {
 	}
 }
 
+// lost returns the error of a handle that was closed.
+func (b *diskBase) lost() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.gone
+}
+
 // dropIdle closes the idle iterators. The caller holds the mutex.
 func (b *diskBase) dropIdle() {
 	for i, it := range b.idle {
@@ -117,6 +124,14 @@ func (b *diskBase) dropIdle() {
 		b.idle[i] = nil
 	}
 	b.idle = b.idle[:0]
+}
+
+// release closes the idle iterators, unless the handle is in use.
+func (b *diskBase) release() {
+	if b.mu.TryLock() {
+		b.dropIdle()
+		b.mu.Unlock()
+	}
 }
 
 // wrote makes iterators from before a write stale. The caller holds the mutex.

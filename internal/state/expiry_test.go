@@ -79,3 +79,39 @@ func TestClosedWindowsLeaveTheDisk(t *testing.T) {
 	it, err := w.FetchAll(0, 20_000, false)
 	wantList(t, list(t, it, err), "far@10000=v")
 }
+
+// TestSegmentsKeepTheirLength: another retention changes what is visible, not where rows lie.
+func TestSegmentsKeepTheirLength(t *testing.T) {
+	opts := memOptions()
+	open := func(spec Spec) (*DB, *Set) {
+		spec.Name, spec.Kind, spec.Persistent, spec.Logged = "w", Window, true, true
+		db := openDB(t, opts)
+		return db, openSet(t, db, testTask, spec)
+	}
+	db, set := open(Spec{RetentionMs: 1000, SegmentMs: 100})
+	for _, start := range []int64{50, 450, 950} {
+		_, err := windowOf(t, set, "w").Put([]byte("k"), start, 0, []byte("v"))
+		must(t, err)
+	}
+	commit(t, set, "w", 1)
+	must(t, db.Close())
+	db, set = open(Spec{RetentionMs: 600, SegmentMs: 7})
+	if got := set.Stores()[0].SegmentMs; got != 100 {
+		t.Fatalf("segments are %d ms long", got)
+	}
+	wantList(t, fetch(t, windowOf(t, set, "w"), "k", 0, 2000, false), "k@450=v", "k@950=v")
+	_, err := windowOf(t, set, "w").Put([]byte("k"), 1000, 0, []byte("v"))
+	must(t, err)
+	commit(t, set, "w", 2)
+	must(t, db.Close())
+	db, set = open(Spec{RetentionMs: 600, SegmentMs: 7})
+	wantList(t, fetch(t, windowOf(t, set, "w"), "k", 0, 2000, false), "k@450=v", "k@950=v", "k@1000=v")
+	if got := set.stores[0].disk.segs; len(got) != 3 {
+		t.Fatalf("the segment that the shorter retention leaves behind is on disk: %v", got)
+	}
+	must(t, set.Reset("w", UnknownChangelog(), "test"))
+	if got := set.Stores()[0].SegmentMs; got != 7 {
+		t.Fatalf("in the next life segments are %d ms long", got)
+	}
+	must(t, db.Close())
+}

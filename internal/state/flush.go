@@ -10,8 +10,9 @@ import (
 // levelRenewMs is after how long an otherwise idle store's level time is written again.
 const levelRenewMs = 10 * 60_000
 
-// FlushDue tells whether Flush should be called: the sealed units have reached their bound in bytes or age, or there is
-// upkeep (times to renew, idle iterators that hold files). Always false for a set without persistent stores.
+// FlushDue tells whether Flush should be called: the sealed units have reached their bound in bytes or age, or a store's
+// level time is to be renewed, which an idle task needs too, each ten minutes. Always false for a set without persistent
+// stores.
 func (s *Set) FlushDue(nowMs int64) bool {
 	if len(s.disk) == 0 || s.check() != nil {
 		return false
@@ -20,7 +21,7 @@ func (s *Set) FlushDue(nowMs int64) bool {
 		return true
 	}
 	for _, st := range s.disk {
-		if st.levelDue(nowMs) || st.disk.holds() && nowMs-s.lastFlushMs >= s.db.opts.SealedMs {
+		if st.levelDue(nowMs) {
 			return true
 		}
 	}
@@ -38,12 +39,6 @@ func (s *store) levelTime(nowMs int64) int64 {
 func (s *store) levelDue(nowMs int64) bool {
 	t := s.levelTime(nowMs)
 	return t != NoTime && (s.disk.head.LevelMs == NoTime || t-s.disk.head.LevelMs >= levelRenewMs)
-}
-
-func (b *diskBase) holds() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.idle) > 0
 }
 
 // Flush writes what is sealed to Pebble, as one batch in the order of keys: entries, metadata, positions and level times
@@ -71,23 +66,10 @@ func (s *Set) flush(closing bool) error {
 		if err := s.write(now); err != nil {
 			return err
 		}
-	} else if err := s.release(); err != nil {
-		return err
 	}
 	s.sealedSinceMs = NoTime
-	s.lastFlushMs = now
-	return nil
-}
-
-// release closes idle iterators, which keep Pebble from deleting files.
-func (s *Set) release() error {
 	for _, st := range s.disk {
-		b := st.disk
-		b.mu.Lock()
-		err := b.gone
-		b.dropIdle()
-		b.mu.Unlock()
-		if err != nil {
+		if err := st.disk.lost(); err != nil {
 			return err
 		}
 	}
@@ -168,6 +150,9 @@ func (s *store) addTo(batch *pebble.Batch, now int64) (Header, error) {
 func (s *store) nextHeader(now int64) Header {
 	h := s.disk.head
 	h.TopicID = s.topicID
+	if s.spec.windowed() {
+		h.SegmentMs = s.spec.SegmentMs
+	}
 	h.Position, h.HasPosition = s.position, s.hasPosition
 	s.levelMs = s.levelTime(now)
 	h.LevelMs = s.levelMs

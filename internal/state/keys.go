@@ -206,13 +206,15 @@ type Header struct {
 	LevelMs int64
 	// ObservedMs is the highest window start (or session end) that the store has seen, NoTime if none.
 	ObservedMs int64
+	// SegmentMs is the length of the segments in which window and session rows lie; 0 in a key-value store.
+	SegmentMs int64
 
 	observed int64 // ObservedMs as layers hold it
 }
 
 const (
 	headerVersion = 1
-	headerLen     = 1 + 1 + 16 + 8 + 4 + 8 + 8
+	headerLen     = 1 + 1 + 16 + 8 + 4 + 8 + 8 + 8
 
 	headerHasPosition = 1 << 0
 	headerHasObserved = 1 << 1
@@ -231,7 +233,8 @@ func (h *Header) append(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, uint64(h.Position.Offset))
 	dst = binary.BigEndian.AppendUint32(dst, uint32(h.Position.Epoch))
 	dst = binary.BigEndian.AppendUint64(dst, uint64(h.LevelMs))
-	return binary.BigEndian.AppendUint64(dst, uint64(h.observed))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(h.observed))
+	return binary.BigEndian.AppendUint64(dst, uint64(h.SegmentMs))
 }
 
 // errHeader marks the error of a header that this version cannot read.
@@ -255,6 +258,7 @@ func parseHeader(b []byte) (Header, error) {
 	h.HasPosition = flags&headerHasPosition != 0
 	h.LevelMs = int64(binary.BigEndian.Uint64(b[30:]))
 	h.observed = int64(binary.BigEndian.Uint64(b[38:]))
+	h.SegmentMs = int64(binary.BigEndian.Uint64(b[46:]))
 	h.ObservedMs = h.observed
 	if flags&headerHasObserved == 0 {
 		h.observed, h.ObservedMs = noObserved, NoTime

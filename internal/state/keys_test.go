@@ -154,7 +154,7 @@ func FuzzRowKey(f *testing.F) {
 func TestHeader(t *testing.T) {
 	for _, h := range []Header{
 		noHeader(),
-		{TopicID: [16]byte{1, 2}, Position: Position{Offset: 1 << 40, Epoch: -1}, HasPosition: true, LevelMs: 5, ObservedMs: 0, observed: 0},
+		{TopicID: [16]byte{1, 2}, Position: Position{Offset: 1 << 40, Epoch: -1}, HasPosition: true, LevelMs: 5, ObservedMs: 0, SegmentMs: 60_000, observed: 0},
 	} {
 		got, err := parseHeader(h.append(nil))
 		must(t, err)

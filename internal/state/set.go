@@ -18,7 +18,6 @@ type Set struct {
 	gone   atomic.Pointer[goneReason] // set once the handles are closed
 	closed bool                       // Close was called
 
-	lastFlushMs   int64
 	sealedSinceMs int64 // when the sealed layers got their first entry, NoTime if they are empty
 }
 

@@ -40,7 +40,6 @@ func (db *DB) OpenSet(task string, specs []Spec, identify ChangelogIdentity) (*S
 	}
 	set := newSet(task, specs)
 	set.db = db
-	set.lastFlushMs = db.opts.Now()
 	var plans []*plan
 	for _, s := range set.stores {
 		if !s.spec.Persistent {
@@ -152,9 +151,14 @@ func (db *DB) carryOut(plans []*plan) error {
 func (s *store) attach(inc incarnation, topicID [16]byte) error {
 	db := s.set.db
 	db.supersede(inc)
+	s.spec.SegmentMs = s.segmentMs
 	b := &diskBase{db: db, spec: s.spec, task: s.set.task, inc: inc}
 	if err := b.load(); err != nil {
 		return err
+	}
+	if b.head.SegmentMs > 0 {
+		// The rows lie in segments of that length; a definition that has changed applies to the next life of the store.
+		s.spec.SegmentMs, b.spec.SegmentMs = b.head.SegmentMs, b.head.SegmentMs
 	}
 	if topicID == [16]byte{} {
 		topicID = b.head.TopicID
@@ -206,6 +210,9 @@ func (s *Set) Reset(store string, log Changelog, reason string) error {
 	}
 	if len(s.units) > 0 || !st.private.isEmpty() {
 		return st.errorf("it cannot be emptied while writes of it are undecided")
+	}
+	if st.restoring {
+		return st.errorf("it cannot be emptied while it is restored: stop that first")
 	}
 	if st.iters > 0 {
 		return st.errorf("it cannot be emptied while %d of its iterators are open", st.iters)

@@ -56,7 +56,7 @@ type Spec struct {
 
 	// SegmentMs is the span of time whose rows are dropped together. Zero chooses the greater of half the retention and
 	// a minute. A reader of all rows of a short span of time (FetchAll) reads whole segments: where that is the usual
-	// access, short segments pay.
+	// access, short segments pay. A store that is on disk already keeps the length that it was created with.
 	SegmentMs int64
 
 	// Ordered says that range scans over all or many keys are expected: key-value stores then keep their overlays, and

@@ -27,6 +27,8 @@ type store struct {
 	topicID [16]byte // of the changelog
 	opened  OpenReport
 
+	segmentMs int64 // as defined; spec has what the rows on disk have
+
 	high  int64 // highest time over all layers, noObserved if none
 	iters int   // open iterators
 
@@ -34,7 +36,7 @@ type store struct {
 }
 
 func newStore(set *Set, spec Spec, at int) *store {
-	return &store{set: set, spec: spec, at: at, private: newLayer(), sealed: newLayer(), high: noObserved, levelMs: NoTime}
+	return &store{set: set, spec: spec, segmentMs: spec.SegmentMs, at: at, private: newLayer(), sealed: newLayer(), high: noObserved, levelMs: NoTime}
 }
 
 func (s *store) errorf(format string, args ...any) error {
