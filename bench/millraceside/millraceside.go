@@ -1,7 +1,84 @@
 // Package millraceside is millrace's side of the benchmark.
 package millraceside
 
-import "github.com/millrace-io/millrace/bench/internal/side"
+import (
+	"context"
+	"fmt"
 
-// New is the side, or nil if this build has none: the runner then measures the other sides only, and says so.
-func New() side.Side { return nil }
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/bench/internal/side"
+	"github.com/millrace-io/millrace/serde"
+	"github.com/millrace-io/millrace/window"
+)
+
+// New is the side.
+func New() side.Side { return millraceSide{} }
+
+type millraceSide struct{}
+
+// Run runs the scenario's topology until ctx ends.
+func (millraceSide) Run(ctx context.Context, c side.Config, p *side.Progress) error {
+	if c.Guarantee != side.AtLeastOnce {
+		return fmt.Errorf("bench: millrace does not have the guarantee %s yet", c.Guarantee)
+	}
+	topology, err := build(c, p)
+	if err != nil {
+		return err
+	}
+	app, err := millrace.NewApp(topology,
+		millrace.ApplicationID(c.AppID), millrace.Brokers(c.Brokers...), millrace.StateDir(c.StateDir),
+		millrace.CommitInterval(c.CommitInterval), millrace.CacheBytes(c.CacheBytes),
+	)
+	if err != nil {
+		return err
+	}
+	return app.Run(ctx)
+}
+
+// countedKeys is the string serde that counts each input record as it is decoded, as the Java side's deserializer does.
+func countedKeys(p *side.Progress) serde.Serde[string] {
+	return serde.Func(serde.String.Append, func(src []byte) (string, error) {
+		lane := byte(0)
+		if len(src) > 0 {
+			lane = src[len(src)-1]
+		}
+		p.Add(lane, 1)
+		return serde.String.Decode(src)
+	})
+}
+
+func build(c side.Config, p *side.Progress) (*millrace.Topology, error) {
+	b := millrace.NewBuilder()
+	input := millrace.From(b, millrace.NewTopic(c.Input, countedKeys(p), serde.Bytes))
+	bytesOut := millrace.NewTopic(c.Output, serde.String, serde.Bytes)
+	switch c.Scenario {
+	case side.FilterMap:
+		kept := input.Filter(func(k string, _ []byte) bool { return k[len(k)-1] != side.FilterDrops })
+		millrace.MapValues(kept, marked).To(bytesOut)
+	case side.Count, side.CountNoCache:
+		counts := millrace.Count(input.GroupByKey(), millrace.As(c.Scenario.StoreName()), millrace.WithKey(serde.String))
+		counts.ToStream().To(millrace.NewTopic(c.Output, serde.String, serde.Int64))
+	case side.TumblingCount:
+		perMinute := input.GroupByKey(millrace.WithKey(serde.String)).WindowBy(window.Tumbling(side.WindowSize).Grace(side.WindowGrace))
+		counts, _ := millrace.CountWindows(perMinute, millrace.As(c.Scenario.StoreName()))
+		counts.ToStream().To(millrace.NewTopic(c.Output, serde.Windowed(serde.String, side.WindowSize), serde.Int64))
+	case side.StreamTableJoin:
+		table := millrace.TableFrom(b, millrace.NewTopic(c.Table, serde.String, serde.Bytes), millrace.As(c.Scenario.StoreName()))
+		millrace.JoinTable(input, table, joined).To(bytesOut)
+	default:
+		return nil, fmt.Errorf("bench: unknown scenario %q", c.Scenario)
+	}
+	return b.Build()
+}
+
+func marked(v []byte) []byte {
+	out := append([]byte(nil), v...)
+	out[0] = side.MappedMark
+	return out
+}
+
+func joined(v, row []byte) []byte {
+	out := append([]byte(nil), v...)
+	copy(out[:side.JoinedBytes], row)
+	return out
+}
