@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/millrace-io/millrace/internal/cli"
+	"github.com/millrace-io/millrace/internal/demo"
 )
 
 func main() {
@@ -16,5 +17,7 @@ func main() {
 		<-ctx.Done()
 		stop() // a second signal ends the program at once
 	}()
-	os.Exit(cli.Main(ctx, os.Args[1:], cli.Config{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}))
+	os.Exit(cli.Main(ctx, os.Args[1:], cli.Config{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Engine: demo.NewApp,
+	}))
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,9 +26,8 @@ type Config struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 
-	// Engine makes the application of the demo, and Topology draws it as text, dot or mermaid.
-	Engine   demo.NewEngine
-	Topology func(format string, grace time.Duration) (string, error)
+	// Engine makes the application of the demo.
+	Engine demo.NewEngine
 }
 
 // Main runs a command line and returns the exit code. Ending ctx stops a running command in good order.

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
@@ -61,12 +60,7 @@ func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 func callWith(ctx context.Context, engine demo.NewEngine, args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
-	code = Main(ctx, args, Config{
-		Stdin: strings.NewReader(""), Stdout: &out, Stderr: &err, Engine: engine,
-		Topology: func(format string, grace time.Duration) (string, error) {
-			return format + " " + grace.String() + "\n", nil
-		},
-	})
+	code = Main(ctx, args, Config{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &err, Engine: engine})
 	return code, out.String(), err.String()
 }
 
@@ -159,9 +153,15 @@ func TestVersion(t *testing.T) {
 }
 
 func TestDemo_topology(t *testing.T) {
-	code, stdout, stderr := call(t, "demo", "--topology", "dot", "--grace", "2h")
-	if code != exitOK || stdout != "dot 2h0m0s\n" || stderr != "" {
-		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	for format, begin := range map[string]string{"text": "Topologies:", "dot": "digraph", "mermaid": "flowchart"} {
+		code, stdout, stderr := call(t, "demo", "--topology", format, "--grace", "2h")
+		if code != exitOK || stderr != "" {
+			t.Errorf("%s: exit code %d, stderr %q", format, code, stderr)
+		}
+		if !strings.HasPrefix(strings.TrimSpace(stdout), begin) || !strings.HasSuffix(stdout, "\n") {
+			t.Errorf("%s: stdout %q", format, stdout)
+		}
+		wantParts(t, format, stdout, demo.FlightsTopic, demo.DeparturesLateTopic, "planes-by-hour", "flights-by-plane")
 	}
 }
 

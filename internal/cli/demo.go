@@ -35,9 +35,6 @@ type demoFlags struct {
 	data       string
 }
 
-// topologyFormats are the values of --topology.
-var topologyFormats = []string{"text", "dot", "mermaid"}
-
 // maxPartitions keeps a slip of the finger from making topics that take minutes to create.
 const maxPartitions = 1000
 
@@ -88,7 +85,7 @@ ends when everything is processed. On a Kafka of yours a run goes on where the o
 			return err
 		}
 		if f.topology != "" {
-			text, err := c.Topology(f.topology, f.grace)
+			text, err := demo.Draw(f.topology, f.grace)
 			if err == nil {
 				_, err = io.WriteString(cmd.OutOrStdout(), text)
 			}
@@ -108,8 +105,8 @@ func (f *demoFlags) check(cmd *cobra.Command) error {
 		return usagef(cmd, "--partitions %d: a number from 1 to %d is needed", f.partitions, maxPartitions)
 	case f.grace < 0:
 		return usagef(cmd, "--grace %v: a span of 0 or more is needed, such as 6h", f.grace)
-	case f.topology != "" && !slices.Contains(topologyFormats, f.topology):
-		return usagef(cmd, "--topology %s: one of %s is needed", f.topology, strings.Join(topologyFormats, ", "))
+	case f.topology != "" && !slices.Contains(demo.DrawFormats(), f.topology):
+		return usagef(cmd, "--topology %s: one of %s is needed", f.topology, strings.Join(demo.DrawFormats(), ", "))
 	case cmd.Flags().Changed("brokers") && len(f.brokers) == 0:
 		return usagef(cmd, "--brokers needs HOST:PORT")
 	}

@@ -1,38 +1,21 @@
 package demo
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"go.uber.org/goleak"
 
 	"github.com/millrace-io/millrace/internal/clock"
 	"github.com/millrace-io/millrace/internal/devbroker"
 )
-
-// feederEnv makes the test binary a feeder of the cluster that it names.
-const feederEnv = "MILLRACE_TEST_DEMO_FEEDER"
-
-func TestMain(m *testing.M) {
-	if brokers := os.Getenv(feederEnv); brokers != "" {
-		if err := feedUntilKilled(brokers); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	goleak.VerifyTestMain(m)
-}
 
 // movedClock is a clock that stands still but for timers: setting one moves it to where the timer fires.
 type movedClock struct {
@@ -230,32 +213,6 @@ func TestFeeder_goesOnAfterACleanStop(t *testing.T) {
 	wantFed(t, brokers, in)
 }
 
-// feedUntilKilled is a child process of the test below.
-func feedUntilKilled(brokers string) error {
-	d, err := Embedded()
-	if err != nil {
-		return err
-	}
-	in, err := NewInputs(d, 4)
-	if err != nil {
-		return err
-	}
-	ctx := context.Background()
-	client, err := Connect(ctx, []string{brokers})
-	if err != nil {
-		return err
-	}
-	f := NewFeeder(in, client, []string{brokers}, 0, &movedClock{})
-	if err := f.Resume(ctx); err != nil {
-		return err
-	}
-	fmt.Println("feeding")
-	if err := f.FeedTables(ctx); err != nil {
-		return err
-	}
-	return f.FeedFlights(ctx)
-}
-
 func TestFeeder_goesOnAfterSIGKILL(t *testing.T) {
 	in := someInputs(t, 0, 4)
 	brokers := startBroker(t)
@@ -283,28 +240,13 @@ func feedAndKill(t *testing.T, brokers []string, partitions int32, counts ...int
 		return n
 	}
 	for _, after := range counts {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
-		cmd.Env = append(os.Environ(), feederEnv+"="+brokers[0])
-		cmd.Stderr = os.Stderr
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if !bufio.NewScanner(out).Scan() {
-			t.Fatal("the child fed nothing")
-		}
+		c := startChild(t, childSpec{Brokers: brokers})
 		for fed() < after {
 			if t.Context().Err() != nil {
 				t.Fatal("the child does not get on")
 			}
 		}
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		_ = cmd.Wait() // it was killed, or was done already
+		c.end(syscall.SIGKILL)
 	}
 	t.Logf("%d records fed before the last start", fed())
 }

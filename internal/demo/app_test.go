@@ -1,0 +1,132 @@
+package demo
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	kafkatest "github.com/millrace-io/millrace/test/kafka"
+)
+
+func TestApp_comesToWhatThePlainPassFinds(t *testing.T) {
+	for _, c := range []struct {
+		partitions int32
+		grace      time.Duration
+	}{{4, 24 * time.Hour}, {4, 2 * time.Hour}, {4, 6 * time.Hour}, {1, 2 * time.Hour}, {1, 6 * time.Hour}} {
+		t.Run(fmt.Sprint(c.partitions, c.grace), func(t *testing.T) {
+			o := options(t)
+			o.NewEngine, o.Partitions, o.Grace = NewApp, c.partitions, c.grace
+			s, err := Run(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			newOracle(t, "data", c.grace, int(c.partitions)).check(t, o.OutDir, s)
+		})
+	}
+}
+
+// stopHalfWay starts a run in a process of its own, ends it with a signal once half of the flights are processed, and runs the
+// rest here, on the same cluster and state.
+func stopHalfWay(t *testing.T, brokers []string, grace time.Duration, signal syscall.Signal) (dir string, s Summary) {
+	t.Helper()
+	o := options(t)
+	o.NewEngine, o.Grace, o.Brokers, o.StateDir = NewApp, grace, brokers, filepath.Join(t.TempDir(), "state")
+	c := startChild(t, childSpec{Brokers: o.Brokers, Run: true, Rate: 8000, StateDir: o.StateDir, Grace: grace})
+	admin := kadm.NewClient(connect(t, o.Brokers))
+	for processed := int64(0); processed < 13000; {
+		if t.Context().Err() != nil {
+			t.Fatal("the child does not get on")
+		}
+		commits, err := admin.FetchOffsets(t.Context(), ApplicationID)
+		if err != nil {
+			continue // no such group yet
+		}
+		processed = 0
+		for _, o := range commits[FlightsTopic] {
+			processed += max(o.At, 0)
+		}
+	}
+	c.end(signal)
+	s, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o.OutDir, s
+}
+
+// On both brokers: after a clean stop everything is as if there had been none.
+func TestApp_goesOnAfterACleanStop(t *testing.T) {
+	const grace = 2 * time.Hour
+	eachBroker(t, func(t *testing.T, brokers []string) {
+		dir, s := stopHalfWay(t, brokers, grace, syscall.SIGTERM)
+		oracle := newOracle(t, "data", grace, 4)
+		if s.Dropped < 1 || s.Dropped >= int64(len(oracle.late)) {
+			t.Errorf("the second run dropped %d late records, want some of %d", s.Dropped, len(oracle.late))
+		}
+		s.Dropped = int64(len(oracle.late)) // of both runs
+		oracle.check(t, dir, s)
+	})
+}
+
+// On both brokers: after a SIGKILL nothing is lost, and late is what is late in an undisturbed run.
+func TestApp_goesOnAfterSIGKILL(t *testing.T) {
+	const grace = 2 * time.Hour
+	eachBroker(t, func(t *testing.T, brokers []string) {
+		dir, s := stopHalfWay(t, brokers, grace, syscall.SIGKILL)
+		newOracle(t, "data", grace, 4).checkAtLeast(t, dir, s)
+	})
+}
+
+// eachBroker runs a test on the embedded broker and on Apache Kafka. The demo's topics have fixed names, so each test gets a
+// cluster of its own.
+func eachBroker(t *testing.T, test func(t *testing.T, brokers []string)) {
+	t.Run("embedded", func(t *testing.T) { test(t, startBroker(t)) })
+	t.Run("kafka", func(t *testing.T) {
+		test(t, kafkatest.Start(t, kafkatest.Options{Config: kafkatest.QuickCleaner()}).Bootstrap())
+	})
+}
+
+// On Kafka's default retention every topic of the demo would lose its records of 2013.
+func TestApp_itsTopicsKeepTheirRecords(t *testing.T) {
+	o := options(t)
+	part := *o.Data
+	part.Flights = part.Flights[:500]
+	o.Data, o.NewEngine = &part, NewApp
+	if _, err := Run(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	admin := kadm.NewClient(connect(t, o.Brokers))
+	topics, err := admin.ListTopics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	configs, err := admin.DescribeTopicConfigs(t.Context(), topics.Names()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	internal := 0
+	for _, topic := range configs {
+		set := map[string]string{}
+		for _, c := range topic.Configs {
+			set[c.Key] = c.MaybeValue()
+		}
+		if strings.HasPrefix(topic.Name, ApplicationID) {
+			internal++
+		}
+		var retention int64
+		if _, err := fmt.Sscan(set["retention.ms"], &retention); err != nil {
+			t.Fatal(err)
+		}
+		if set["cleanup.policy"] != "compact" && retention != -1 && retention < keepWindows.Milliseconds() {
+			t.Errorf("%s has cleanup.policy=%s and retention.ms=%d", topic.Name, set["cleanup.policy"], retention)
+		}
+	}
+	if internal < 5 {
+		t.Errorf("only %d internal topics in %v", internal, topics.Names())
+	}
+}
