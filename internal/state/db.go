@@ -452,8 +452,10 @@ func (db *DB) settle() error {
 		return err
 	}
 	var lines []line
-	for _, e := range db.clean {
-		lines = append(lines, e.line("clean"))
+	for _, e := range db.cat.sorted() {
+		if db.clean[e.inc] != nil {
+			lines = append(lines, e.line("clean"))
+		}
 	}
 	return db.cat.change(lines...)
 }

@@ -43,7 +43,7 @@ func (s *store) errorf(format string, args ...any) error {
 	return fmt.Errorf("millrace: store %q%s: "+format, append([]any{s.spec.Name, s.set.ofTask()}, args...)...)
 }
 
-// layers calls fn for the layers above the base, newest first, until it returns true.
+// findPoint looks for a key in the layers above the base, newest first. A deletion is found with a nil value.
 func (s *store) findPoint(key []byte) (val []byte, found bool) {
 	if v, ok := s.private.points.get(key); ok {
 		return v, true
@@ -56,6 +56,7 @@ func (s *store) findPoint(key []byte) (val []byte, found bool) {
 	return s.sealed.points.get(key)
 }
 
+// findRow does the same for a row.
 func (s *store) findRow(seg int64, key []byte, time int64, extra uint64) (val []byte, found bool) {
 	if v, ok := s.private.rows.get(seg, key, time, extra); ok {
 		return v, true
