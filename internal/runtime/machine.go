@@ -74,12 +74,13 @@ type Machine struct {
 	shared *shared
 	log    *slog.Logger
 
-	nowMs   int64
-	actions []Action
-	state   State
-	joined  bool
-	err     error // the first fatal one
-	over    bool
+	nowMs    int64
+	actions  []Action
+	state    State
+	joined   bool
+	assigned bool  // an assignment is known, and has not been lost
+	err      error // the first fatal one
+	over     bool
 
 	slots    []*slot // the assigned tasks, sorted by id
 	lingers  []*slot // tasks that are gone from the assignment and not yet closed
@@ -217,7 +218,7 @@ func (m *Machine) setState() {
 		return
 	}
 	s := StateRunning
-	if _, member := m.cfg.Identity(); !member || len(m.revocations) > 0 {
+	if !m.assigned || len(m.revocations) > 0 {
 		s = StateRebalancing
 	}
 	for _, t := range m.slots {

@@ -3,6 +3,7 @@ package runtime
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/millrace-io/millrace/internal/broker"
@@ -51,6 +52,15 @@ func (m *Machine) tryCommit() {
 		return
 	}
 	c := &commitRound{sinceMs: m.nowMs, after: -1, offsets: make(map[broker.TopicPartition]broker.OffsetMeta)}
+	if m.gather(c); len(c.slots) == 0 {
+		return
+	}
+	m.commit = c
+	m.sendCommit()
+}
+
+// gather takes the units that are ready into a commit that is about to be sent.
+func (m *Machine) gather(c *commitRound) {
 	for _, s := range slices.Concat(m.slots, m.lingers) {
 		if len(s.units) == 0 || s.closing == closeDirty || s.closing == closeRetry {
 			continue
@@ -60,30 +70,36 @@ func (m *Machine) tryCommit() {
 		} else if c.memberID != s.memberID {
 			continue
 		}
-		s.inCommit, s.units = s.units, nil
-		c.slots = append(c.slots, s)
-		for _, u := range s.inCommit {
+		if !slices.Contains(c.slots, s) {
+			c.slots = append(c.slots, s)
+		}
+		for _, u := range s.units {
 			for tp, o := range u.unit.Offsets {
 				c.offsets[tp] = o
 			}
 		}
+		s.inCommit = append(s.inCommit, s.units...)
+		s.units = nil
 	}
-	if len(c.slots) == 0 {
-		return
-	}
-	m.commit = c
-	m.sendCommit()
 }
 
 func (m *Machine) sendCommit() {
 	c := m.commit
+	// What was lost or released since the last try must not be committed any more.
+	c.slots = slices.DeleteFunc(c.slots, func(s *slot) bool {
+		gone := s.closing == closeDirty || s.closing == closeRetry
+		if gone {
+			m.dropFromCommit(c, s)
+		}
+		return gone
+	})
+	if m.gather(c); len(c.slots) == 0 {
+		m.commit = nil
+		return
+	}
 	m.round++
 	c.id = m.round
-	offsets := make(map[broker.TopicPartition]broker.OffsetMeta, len(c.offsets))
-	for tp, o := range c.offsets {
-		offsets[tp] = o
-	}
-	m.do(Commit{Round: c.id, MemberID: c.memberID, After: c.after, Offsets: offsets})
+	m.do(Commit{Round: c.id, MemberID: c.memberID, After: c.after, Offsets: maps.Clone(c.offsets)})
 }
 
 func (m *Machine) commitAnswered(e CommitAnswered) {
@@ -269,6 +285,7 @@ const fencedWithinMs = 10 * 60_000
 // commitLost deals with a member that is not in its group any more: all its tasks are lost, and it has to be assigned anew.
 func (m *Machine) commitLost(c *commitRound, err error) {
 	m.log.Warn("the group has put this member out: all its tasks are closed, and what they did since their last commit is done again", "member", c.memberID, "error", err)
+	m.assigned = false
 	for _, s := range slices.Clone(m.slots) {
 		if s.memberID == c.memberID {
 			m.closeSlot(s, closeDirty, "lost")

@@ -20,7 +20,7 @@ type revocation struct {
 func (m *Machine) member(e broker.MembershipEvent) {
 	switch e.Kind {
 	case broker.Assigned:
-		m.assigned(e)
+		m.take(e)
 		m.do(Call{Func: e.Done})
 	case broker.Revoked:
 		m.revoked(e)
@@ -42,11 +42,12 @@ func memberFatal(err error) bool {
 		errors.Is(err, broker.CodeFencedInstanceID) || errors.Is(err, broker.CodeInconsistentGroupProtocol)
 }
 
-// assigned compares the whole new assignment with what is there.
-func (m *Machine) assigned(e broker.MembershipEvent) {
+// take compares the whole new assignment with what is there.
+func (m *Machine) take(e broker.MembershipEvent) {
 	if m.drain != nil {
 		return // they will be given back when the group is left
 	}
+	m.assigned = true
 	for _, s := range slices.Clone(m.slots) {
 		switch {
 		case !slices.Contains(e.Tasks, s.id):
@@ -217,6 +218,7 @@ func (m *Machine) checkRevocations() {
 // lost closes everything: nothing of it may be committed.
 func (m *Machine) lost(e broker.MembershipEvent) {
 	m.log.Warn("lost the membership in the group: all tasks are closed, and what they did since their last commit is done again", "tasks", len(e.Tasks))
+	m.assigned = false
 	for _, s := range slices.Clone(m.slots) {
 		m.closeSlot(s, closeDirty, "lost")
 	}

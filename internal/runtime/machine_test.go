@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -74,6 +75,7 @@ func outputs(c *brokertest.Cluster) []string {
 			out = append(out, string(r.Key)+"="+string(r.Value))
 		}
 	}
+	slices.Sort(out)
 	return out
 }
 
