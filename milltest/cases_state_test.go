@@ -193,8 +193,7 @@ func TestCache_fullWritesEverythingOut(t *testing.T) {
 	wantText(t, "afterwards", out(), "b=2@6")
 }
 
-// A step behind a cached store that reads that store while it is written out must not start another flush: records would
-// overtake each other.
+// A step behind a cached store that reads that store while it is written out sees the update that it is given.
 func TestCache_readWhileItIsWrittenOut(t *testing.T) {
 	b := millrace.NewBuilder()
 	counts := millrace.Count(millrace.From(b, strTopic).GroupByKey(), millrace.As("c"))

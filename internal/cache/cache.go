@@ -241,6 +241,13 @@ func (s *Store[K, V, C]) Flush() error {
 	if s.flushing {
 		return nil
 	}
+	if err := s.flushAll(); err != nil {
+		return err
+	}
+	return s.shrink()
+}
+
+func (s *Store[K, V, C]) flushAll() error {
 	s.flushing = true
 	defer func() { s.flushing = false }()
 	for e := s.dirty.front; e != nil; e = s.dirty.front {
@@ -366,6 +373,11 @@ func (s *Store[K, V, C]) resize(e *entry[K, V, C]) error {
 	size := int64(len(e.key)+len(e.raw)) + entryOverhead + int64(unsafe.Sizeof(e.val))
 	s.bytes += size - e.size
 	e.size = size
+	return s.shrink()
+}
+
+// shrink makes room where the cache is above its bound.
+func (s *Store[K, V, C]) shrink() error {
 	for s.bytes > s.max && s.lru.back != nil {
 		last := s.lru.back
 		if last.isDirty {
@@ -373,7 +385,7 @@ func (s *Store[K, V, C]) resize(e *entry[K, V, C]) error {
 				return nil // the flush that is under way makes room; until then the cache stays above its bound
 			}
 			// Everything that waits goes, in the order of writing, so that no update overtakes an older one.
-			if err := s.Flush(); err != nil {
+			if err := s.flushAll(); err != nil {
 				return err
 			}
 			last = s.lru.back
