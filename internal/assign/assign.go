@@ -1,5 +1,8 @@
 // Package assign decides which member of a group runs which task. It is pure: the same members and tasks, in any order,
 // give the same result, which matters because every difference costs the group a rebalance.
+//
+// [Round] is what the group's leader calls. It settles who has what, looks for the best assignment ([Assign]) and goes
+// there in two steps where a task moves ([HandOver]).
 package assign
 
 import (
@@ -9,29 +12,10 @@ import (
 	"github.com/millrace-io/millrace/internal/broker"
 )
 
-// Task is a task to be run by exactly one member.
-type Task struct {
-	ID       broker.TaskID
-	Inputs   []broker.TopicPartition // what it reads
-	Stateful bool                    // it has stores, so moving it costs a restore
-}
-
-// Member is one instance of the application.
-type Member struct {
-	// ID is the member id in the group. It changes when an instance starts again.
-	ID string
-	// ProcessID names the instance's state directory and outlives its restarts. It settles ties, so that a group that
-	// starts again as a whole finds the same assignment.
-	ProcessID string
-	// Owned are the tasks that the member runs now. They stay where they are as far as balance allows.
-	Owned []broker.TaskID
-	// Stored are tasks whose state the member has on disk without running them. Such a member is preferred for a task
-	// that nobody owns.
-	Stored []broker.TaskID
-}
-
 // Assign gives every task to one member and returns the tasks of each member id, sorted; a member without a task has an
-// entry too.
+// entry too. It does not look at generations: Owned is taken at its word. A member that has a task's state (Stored) is
+// preferred where nobody owns the task, and ties are settled by process ids, so that a group that starts again as a whole
+// finds the same assignment.
 //
 // Balance comes first: the numbers of tasks of two members differ by at most one, and so do the numbers of their stateful
 // tasks. Within that, as few tasks as possible leave the member that owns them: stateful ones are settled first, for
@@ -42,7 +26,7 @@ type Member struct {
 // It takes O(tasks x members) steps.
 //
 // In Kafka Streams: StickyTaskAssignor and HighAvailabilityTaskAssignor, which count threads instead of members.
-func Assign(members []Member, tasks []Task) map[string][]broker.TaskID {
+func Assign(members []broker.GroupMember, tasks []broker.GroupTask) map[string][]broker.TaskID {
 	a := newAssigner(members, tasks)
 	out := make(map[string][]broker.TaskID, len(a.members))
 	if len(a.members) == 0 {
@@ -62,28 +46,28 @@ func Assign(members []Member, tasks []Task) map[string][]broker.TaskID {
 }
 
 type assigner struct {
-	members []Member // sorted
-	tasks   []Task   // sorted
-	owned   [][]int  // member -> tasks, sorted
-	owner   []int    // task -> member, -1 nobody
-	stored  [][]int  // task -> members that have its state, sorted
-	result  [][]int  // member -> tasks
+	members []broker.GroupMember // sorted
+	tasks   []broker.GroupTask   // sorted
+	owned   [][]int              // member -> tasks, sorted
+	owner   []int                // task -> member, -1 nobody
+	stored  [][]int              // task -> members that have its state, sorted
+	result  [][]int              // member -> tasks
 	spread  []map[int]int
 }
 
-func newAssigner(members []Member, tasks []Task) *assigner {
+func newAssigner(members []broker.GroupMember, tasks []broker.GroupTask) *assigner {
 	a := &assigner{members: slices.Clone(members), tasks: slices.Clone(tasks)}
-	slices.SortFunc(a.members, func(x, y Member) int {
+	slices.SortFunc(a.members, func(x, y broker.GroupMember) int {
 		return cmp.Or(cmp.Compare(x.ProcessID, y.ProcessID), cmp.Compare(x.ID, y.ID))
 	})
 	seen := make(map[string]bool, len(members))
-	a.members = slices.DeleteFunc(a.members, func(m Member) bool {
+	a.members = slices.DeleteFunc(a.members, func(m broker.GroupMember) bool {
 		dup := seen[m.ID]
 		seen[m.ID] = true
 		return dup
 	})
-	slices.SortStableFunc(a.tasks, func(x, y Task) int { return x.ID.Compare(y.ID) })
-	a.tasks = slices.CompactFunc(a.tasks, func(x, y Task) bool { return x.ID == y.ID })
+	slices.SortStableFunc(a.tasks, func(x, y broker.GroupTask) int { return x.ID.Compare(y.ID) })
+	a.tasks = slices.CompactFunc(a.tasks, func(x, y broker.GroupTask) bool { return x.ID == y.ID })
 
 	index := make(map[broker.TaskID]int, len(a.tasks))
 	a.owner = make([]int, len(a.tasks))

@@ -11,10 +11,10 @@ import (
 	"github.com/millrace-io/millrace/internal/broker"
 )
 
-func tasksOf(stateful, stateless int, partitions int32) []Task {
-	var ts []Task
+func tasksOf(stateful, stateless int, partitions int32) []broker.GroupTask {
+	var ts []broker.GroupTask
 	for i := range stateful + stateless {
-		ts = append(ts, Task{
+		ts = append(ts, broker.GroupTask{
 			ID:       broker.TaskID{Subtopology: i / int(partitions), Partition: int32(i) % partitions},
 			Stateful: i < stateful,
 		})
@@ -22,29 +22,29 @@ func tasksOf(stateful, stateless int, partitions int32) []Task {
 	return ts
 }
 
-func genTasks(t *rapid.T) []Task {
+func genTasks(t *rapid.T) []broker.GroupTask {
 	subs := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) [2]int {
 		return [2]int{rapid.IntRange(0, 7).Draw(t, "partitions"), rapid.IntRange(0, 1).Draw(t, "stateful")}
 	}), 0, 6).Draw(t, "subtopologies")
-	var ts []Task
+	var ts []broker.GroupTask
 	for s, x := range subs {
 		for p := range x[0] {
-			ts = append(ts, Task{ID: broker.TaskID{Subtopology: s, Partition: int32(p)}, Stateful: x[1] == 1})
+			ts = append(ts, broker.GroupTask{ID: broker.TaskID{Subtopology: s, Partition: int32(p)}, Stateful: x[1] == 1})
 		}
 	}
 	return ts
 }
 
-func memberNames(n int) []Member {
-	var ms []Member
+func memberNames(n int) []broker.GroupMember {
+	var ms []broker.GroupMember
 	for i := range n {
-		ms = append(ms, Member{ID: fmt.Sprintf("m%02d", i), ProcessID: fmt.Sprintf("p%02d", i)})
+		ms = append(ms, broker.GroupMember{ID: fmt.Sprintf("m%02d", i), ProcessID: fmt.Sprintf("p%02d", i)})
 	}
 	return ms
 }
 
 // owning sets what each member owns from an assignment.
-func owning(ms []Member, a map[string][]broker.TaskID) []Member {
+func owning(ms []broker.GroupMember, a map[string][]broker.TaskID) []broker.GroupMember {
 	out := slices.Clone(ms)
 	for i := range out {
 		out[i].Owned = a[out[i].ID]
@@ -52,7 +52,7 @@ func owning(ms []Member, a map[string][]broker.TaskID) []Member {
 	return out
 }
 
-func statefulSet(tasks []Task) map[broker.TaskID]bool {
+func statefulSet(tasks []broker.GroupTask) map[broker.TaskID]bool {
 	s := make(map[broker.TaskID]bool)
 	for _, t := range tasks {
 		s[t.ID] = t.Stateful
@@ -61,7 +61,7 @@ func statefulSet(tasks []Task) map[broker.TaskID]bool {
 }
 
 // checkBalance fails unless every task is assigned once and all counts differ by at most one.
-func checkBalance(t *rapid.T, ms []Member, tasks []Task, got map[string][]broker.TaskID) {
+func checkBalance(t *rapid.T, ms []broker.GroupMember, tasks []broker.GroupTask, got map[string][]broker.TaskID) {
 	t.Helper()
 	if len(got) != len(ms) {
 		t.Fatalf("%d members have an entry, want %d", len(got), len(ms))
@@ -161,7 +161,7 @@ func TestAssign_joinAndLeaveMoveOnlyWhatMust(t *testing.T) {
 			}
 		}
 
-		joined := append(owning(ms, before), Member{ID: "new", ProcessID: rapid.SampledFrom([]string{"a", "z"}).Draw(t, "process")})
+		joined := append(owning(ms, before), broker.GroupMember{ID: "new", ProcessID: rapid.SampledFrom([]string{"a", "z"}).Draw(t, "process")})
 		after := Assign(joined, tasks)
 		checkBalance(t, joined, tasks, after)
 		for m, ids := range after {
@@ -199,7 +199,7 @@ func TestAssign_rollingRestartConverges(t *testing.T) {
 		old := ms[i]
 		rest := owning(slices.Delete(slices.Clone(ms), i, i+1), now)
 		now = Assign(rest, tasks)
-		ms[i] = Member{ID: old.ID + "'", ProcessID: old.ProcessID, Stored: want[old.ID]}
+		ms[i] = broker.GroupMember{ID: old.ID + "'", ProcessID: old.ProcessID, Stored: want[old.ID]}
 		back := owning(ms, now)
 		now = Assign(back, tasks)
 		if d := cmp.Diff(want[old.ID], now[ms[i].ID]); d != "" {
@@ -256,8 +256,9 @@ func TestHolders_laterGenerationWins(t *testing.T) {
 }
 
 // Play whole rebalances: in each round members see their assignment, give up what they lost and take what they got. No
-// task may ever run twice, only moving tasks may pause, and the group settles in two rounds.
-func TestHandOver_noTaskRunsTwiceAndItSettles(t *testing.T) {
+// task may ever run twice, only moving tasks may pause, whoever has to give up something is told so, and the group settles
+// in two rounds.
+func TestRound_noTaskRunsTwiceAndItSettles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tasks := genTasks(t)
 		ms := memberNames(rapid.IntRange(1, 5).Draw(t, "members"))
@@ -267,47 +268,71 @@ func TestHandOver_noTaskRunsTwiceAndItSettles(t *testing.T) {
 				ms[o].Owned = append(ms[o].Owned, tasks[i].ID)
 			}
 		}
-		rounds := 0
-		for {
-			target := Assign(ms, tasks)
-			claims := make(map[string]Claim)
+		for rounds := int32(1); ; rounds++ {
+			runs := make(map[broker.TaskID]string)
 			for _, m := range ms {
-				claims[m.ID] = Claim{Generation: int32(rounds), Tasks: m.Owned}
+				for _, id := range m.Owned {
+					runs[id] = m.ID
+				}
 			}
-			holders := Holders(claims)
-			now, moving := HandOver(target, holders)
-			given := make(map[broker.TaskID]bool)
-			for m, ids := range now {
-				for _, id := range ids {
-					if given[id] || holders[id].MemberID != "" && holders[id].MemberID != m {
+			round := Round(ms, tasks)
+			given, moving := make(map[broker.TaskID]bool), 0
+			for i := range ms {
+				m := &ms[i]
+				got, ok := round[m.ID]
+				if !ok {
+					t.Fatalf("%s has no entry", m.ID)
+				}
+				for _, id := range got.Tasks {
+					if given[id] || runs[id] != "" && runs[id] != m.ID {
 						t.Fatalf("task %v runs twice", id)
 					}
 					given[id] = true
 				}
-			}
-			if len(given)+len(moving) != len(tasks) {
-				t.Fatalf("%d given, %d moving of %d tasks", len(given), len(moving), len(tasks))
-			}
-			for _, m := range ms {
+				var gone []broker.TaskID
 				for _, id := range m.Owned {
-					if !slices.Contains(now[m.ID], id) && !slices.Contains(moving, id) {
-						t.Fatalf("%s gives up %v although it does not move", m.ID, id)
+					if !slices.Contains(got.Tasks, id) {
+						gone = append(gone, id)
 					}
 				}
+				broker.SortTasks(gone)
+				if !slices.Equal(gone, got.GiveUp) {
+					t.Fatalf("%s loses %v and is told %v", m.ID, gone, got.GiveUp)
+				}
+				moving += len(got.GiveUp)
+				m.Stored = append(slices.Clone(m.Stored), m.Owned...) // the state of what was given up stays on disk
+				m.Owned, m.Generation = got.Tasks, rounds
 			}
-			for i := range ms { // the state of what was given up stays on disk
-				ms[i].Stored = append(slices.Clone(ms[i].Stored), ms[i].Owned...)
+			if len(given)+moving != len(tasks) {
+				t.Fatalf("%d given, %d moving of %d tasks", len(given), moving, len(tasks))
 			}
-			ms = owning(ms, now)
-			if len(moving) == 0 {
+			if moving == 0 {
 				break
 			}
-			if rounds++; rounds > 2 {
-				t.Fatalf("not settled after %d rounds, %v still moving", rounds, moving)
+			if rounds == 3 {
+				t.Fatalf("not settled after %d rounds", rounds)
 			}
 		}
 		checkBalance(t, ms, tasks, Assign(ms, tasks))
 	})
+}
+
+func TestRound_claimsCountByGeneration(t *testing.T) {
+	tasks := tasksOf(2, 0, 2)
+	all := []broker.TaskID{{Partition: 0}, {Partition: 1}}
+	got := Round([]broker.GroupMember{
+		{ID: "expelled", ProcessID: "a", Generation: -1, Owned: all}, // says it runs them, and is not in any generation
+		{ID: "behind", ProcessID: "b", Generation: 3, Owned: all},
+		{ID: "up to date", ProcessID: "c", Generation: 5, Owned: all},
+	}, tasks)
+	if a := got["up to date"]; len(a.Tasks) != 1 || len(a.GiveUp) != 1 {
+		t.Errorf("the owner: %+v", a)
+	}
+	for _, id := range []string{"expelled", "behind"} {
+		if a := got[id]; len(a.Tasks) != 0 || len(a.GiveUp) != 0 {
+			t.Errorf("%s: %+v", id, a)
+		}
+	}
 }
 
 func BenchmarkAssign(b *testing.B) {

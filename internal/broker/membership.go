@@ -52,6 +52,34 @@ type Subtopology struct {
 	Stateful bool
 }
 
+// Assignor decides, on the member that leads the group, who runs which task: one round in which everybody takes part. It
+// must be pure: the same members and tasks in any order give the same result. All members have the leader's topology; each
+// of them has an entry in the result. A task must not be given to a member while another one present has it.
+type Assignor func(members []GroupMember, tasks []GroupTask) map[string]GroupAssignment
+
+// GroupMember is a member as the leader sees it.
+type GroupMember struct {
+	ID         string   // member id
+	ProcessID  string   // names the state directory, and outlives restarts
+	Generation int32    // in which Owned was given, -1 if the member has nothing
+	Owned      []TaskID // what it runs now, by its own word
+	Stored     []TaskID // whose state it has on disk, by its own word
+}
+
+// GroupTask is a task to be given out.
+type GroupTask struct {
+	ID       TaskID
+	Inputs   []TopicPartition
+	Stateful bool
+}
+
+// GroupAssignment is a member's part of a round.
+type GroupAssignment struct {
+	Tasks []TaskID // to run
+	// GiveUp are tasks that the member has and others wait for. It joins again when it has given them up.
+	GiveUp []TaskID
+}
+
 // MembershipEvent is one message from a Membership.
 type MembershipEvent struct {
 	Kind  MembershipKind

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/millrace-io/millrace/internal/broker"
@@ -35,13 +36,17 @@ func NewAdmin(cfg Config) (*Admin, error) {
 // Close implements broker.Admin.
 func (a *Admin) Close() { a.c.Close() }
 
-// retry calls f until it succeeds, fails for good, or the context ends; the last error is given then. In f an error that
-// carries a retriable code is worth another try.
+// retry calls f until it succeeds, fails for good, or the context ends; the last error is given then. An error that
+// carries a retriable code, of a response or of the search for the right broker, is worth another try.
 func (c *conn) retry(ctx context.Context, f func() error) error {
 	for n := 1; ; n++ {
 		err := f()
+		var ke *kerr.Error
+		if errors.As(err, &ke) {
+			err = broker.Code(ke.Code) // franz-go's own search for the right broker failed
+		}
 		var code broker.Code
-		if err == nil || !errors.As(err, &code) || !code.Retriable() {
+		if err == nil || !errors.As(err, &code) || !code.Retriable() || errors.Is(err, broker.ErrUnknownTopic) && n > unknownTries {
 			return err
 		}
 		t := time.NewTimer(c.cfg.backoff(n))
@@ -153,8 +158,11 @@ func (a *Admin) CreateTopic(ctx context.Context, spec broker.TopicSpec) error {
 			return err
 		}
 		t := a.meta.topic(spec.Name)
-		if t.err != nil {
+		if t.err != nil && !errors.Is(t.err, broker.ErrUnknownTopic) {
 			return t.err
+		}
+		if t.err != nil {
+			return broker.CodeLeaderNotAvailable // not heard of yet
 		}
 		for _, l := range t.partitions {
 			if l.node < 0 {

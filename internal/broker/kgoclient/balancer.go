@@ -7,7 +7,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/millrace-io/millrace/internal/assign"
 	"github.com/millrace-io/millrace/internal/broker"
 )
 
@@ -42,7 +41,7 @@ func (b balancer) ParseSyncAssignment(assignment []byte) (map[string][]int32, er
 
 // MemberBalancer is called on the leader with everybody's metadata.
 func (b balancer) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.GroupMemberBalancer, map[string]struct{}, error) {
-	g := &groupBalance{topology: b.m.subscribed(), leader: b.m.memberID(), members: members}
+	g := &groupBalance{assign: b.m.cfg.Assign, topology: b.m.subscribed(), leader: b.m.memberID(), members: members}
 	topics := make(map[string]struct{})
 	for _, t := range topicsOf(g.topology) {
 		topics[t] = struct{}{}
@@ -61,6 +60,7 @@ func topicsOf(t broker.GroupTopology) []string {
 
 // groupBalance is one round of the leader.
 type groupBalance struct {
+	assign   broker.Assignor
 	topology broker.GroupTopology // the leader's own
 	leader   string
 	members  []kmsg.JoinGroupResponseMember
@@ -69,8 +69,7 @@ type groupBalance struct {
 // Balance gives tasks to all members whose topology is the leader's and tells the others why they get none.
 func (g *groupBalance) Balance(partitions map[string]int32) kgo.IntoSyncAssignment {
 	status := make(map[string]assignmentStatus, len(g.members))
-	claims := make(map[string]assign.Claim)
-	var members []assign.Member
+	var members []broker.GroupMember
 	known := make(map[string]int) // topic -> how many of those members read it
 	for _, jm := range g.members {
 		meta := kmsg.NewConsumerMemberMetadata()
@@ -88,10 +87,9 @@ func (g *groupBalance) Balance(partitions map[string]int32) kgo.IntoSyncAssignme
 			continue
 		}
 		status[jm.MemberID] = statusOK
-		if data.Generation >= 0 {
-			claims[jm.MemberID] = assign.Claim{Generation: data.Generation, Tasks: data.Owned}
-		}
-		members = append(members, assign.Member{ID: jm.MemberID, ProcessID: data.ProcessID.String(), Stored: data.Stored})
+		members = append(members, broker.GroupMember{
+			ID: jm.MemberID, ProcessID: data.ProcessID.String(), Generation: data.Generation, Owned: data.Owned, Stored: data.Stored,
+		})
 		slices.Sort(meta.Topics)
 		for _, t := range slices.Compact(meta.Topics) {
 			known[t]++
@@ -105,36 +103,23 @@ func (g *groupBalance) Balance(partitions map[string]int32) kgo.IntoSyncAssignme
 		}
 		return partitions[topic]
 	})
-	holders := assign.Holders(claims)
-	for i := range members {
-		for t, h := range holders {
-			if h.MemberID == members[i].ID {
-				members[i].Owned = append(members[i].Owned, t)
-			}
-		}
-	}
-	now, moving := assign.HandOver(assign.Assign(members, tasks), holders)
-	giveUp := make(map[string][]broker.TaskID)
-	for _, t := range moving {
-		giveUp[holders[t].MemberID] = append(giveUp[holders[t].MemberID], t)
-	}
 	inputs := make(map[broker.TaskID][]broker.TopicPartition, len(tasks))
 	for _, t := range tasks {
 		inputs[t.ID] = t.Inputs
 	}
-	return &plan{g: g, status: status, tasks: now, giveUp: giveUp, inputs: inputs}
+	return &plan{g: g, status: status, round: g.assign(members, tasks), inputs: inputs}
 }
 
 // tasks lists the tasks of the leader's topology over the partitions that topics have.
-func (g *groupBalance) tasks(partitions func(topic string) int32) []assign.Task {
-	var tasks []assign.Task
+func (g *groupBalance) tasks(partitions func(topic string) int32) []broker.GroupTask {
+	var tasks []broker.GroupTask
 	for _, s := range g.topology.Subtopologies {
 		var most int32
 		for _, t := range s.Topics {
 			most = max(most, partitions(t))
 		}
 		for p := range most {
-			task := assign.Task{ID: broker.TaskID{Subtopology: s.ID, Partition: p}, Stateful: s.Stateful}
+			task := broker.GroupTask{ID: broker.TaskID{Subtopology: s.ID, Partition: p}, Stateful: s.Stateful}
 			for _, t := range s.Topics {
 				if p < partitions(t) {
 					task.Inputs = append(task.Inputs, broker.TopicPartition{Topic: t, Partition: p})
@@ -151,8 +136,7 @@ func (g *groupBalance) tasks(partitions func(topic string) int32) []assign.Task 
 type plan struct {
 	g      *groupBalance
 	status map[string]assignmentStatus
-	tasks  map[string][]broker.TaskID
-	giveUp map[string][]broker.TaskID
+	round  map[string]broker.GroupAssignment
 	inputs map[broker.TaskID][]broker.TopicPartition
 }
 
@@ -161,7 +145,8 @@ func (p *plan) IntoSyncAssignment() []kmsg.SyncGroupRequestGroupAssignment {
 	var out []kmsg.SyncGroupRequestGroupAssignment
 	for _, id := range slices.Sorted(maps.Keys(p.status)) {
 		data := assignmentData{
-			Status: p.status[id], Signature: p.g.topology.Signature, Leader: p.g.leader, Tasks: p.tasks[id], GiveUp: p.giveUp[id],
+			Status: p.status[id], Signature: p.g.topology.Signature, Leader: p.g.leader,
+			Tasks: p.round[id].Tasks, GiveUp: p.round[id].GiveUp,
 		}
 		if data.Status == statusMismatch {
 			data.LeaderTopics = topicsOf(p.g.topology)

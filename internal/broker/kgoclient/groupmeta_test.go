@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"pgregory.net/rapid"
 
+	"github.com/millrace-io/millrace/internal/assign"
 	"github.com/millrace-io/millrace/internal/broker"
 )
 
@@ -107,7 +108,7 @@ func joined(id string, topics []string, d memberData) kmsg.JoinGroupResponseMemb
 
 func balance(t *testing.T, topology broker.GroupTopology, partitions map[string]int32, members ...kmsg.JoinGroupResponseMember) map[string]assignmentData {
 	t.Helper()
-	g := &groupBalance{topology: topology, leader: "leader", members: members}
+	g := &groupBalance{assign: assign.Round, topology: topology, leader: "leader", members: members}
 	out := make(map[string]assignmentData)
 	for _, sa := range g.Balance(partitions).IntoSyncAssignment() {
 		var a kmsg.ConsumerMemberAssignment

@@ -20,6 +20,8 @@ import (
 type MembershipConfig struct {
 	// Group is the application id.
 	Group string
+	// Assign gives out the tasks when this member leads the group. Required: assign.Round.
+	Assign broker.Assignor
 	// ProcessID names the instance's state directory, or is random without one.
 	ProcessID uuid.UUID
 	// InstanceID, if set, makes the member a static one: it keeps its tasks over a restart within SessionTimeout.
@@ -79,6 +81,7 @@ type Membership struct {
 	next     nextAssignment  // answered and not told yet
 	nonce    uint64
 	mismatch string // the mismatch that was reported last
+	reported string // the error of the group that was reported since the last assignment
 	leaving  bool
 }
 
@@ -97,6 +100,9 @@ func NewMembership(cfg Config, mcfg MembershipConfig) (*Membership, error) {
 	if mcfg.Group == "" {
 		return nil, errors.New("millrace: no group: set application.id")
 	}
+	if mcfg.Assign == nil {
+		return nil, errors.New("millrace: group " + mcfg.Group + ": no assignor")
+	}
 	m := &Membership{cfg: mcfg, events: newEventQueue(), ownedGen: -1}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	opts := []kgo.Opt{
@@ -109,9 +115,9 @@ func NewMembership(cfg Config, mcfg MembershipConfig) (*Membership, error) {
 		kgo.RebalanceTimeout(mcfg.RebalanceTimeout),
 		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { m.assigned() }),
 		kgo.OnPartitionsRevoked(func(context.Context, *kgo.Client, map[string][]int32) {}), // nothing is revoked by partition
-		kgo.OnPartitionsLost(func(context.Context, *kgo.Client, map[string][]int32) { m.lost() }),
+		kgo.OnPartitionsLost(func(context.Context, *kgo.Client, map[string][]int32) {}),    // the hook decides, it has the error
 		kgo.WithHooks(manageHook{m}),
-		// While no coordinator answers for a session timeout, the member is out.
+		// Longer than a session timeout nobody waits for an answer: the session may be over.
 		kgo.RetryTimeoutFn(func(key int16) time.Duration {
 			switch kmsg.Key(key) {
 			case kmsg.JoinGroup, kmsg.SyncGroup, kmsg.Heartbeat, kmsg.LeaveGroup:
@@ -305,13 +311,6 @@ func (m *Membership) lose() {
 	m.valid, m.owned, m.ownedGen = false, nil, -1
 }
 
-// lost is called when a session ended with an error.
-func (m *Membership) lost() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.lose()
-}
-
 // synced takes an answered SyncGroup: the identity is new from here on.
 func (m *Membership) synced(assignment []byte) error {
 	id, generation := m.client().GroupMetadata()
@@ -394,7 +393,7 @@ func (m *Membership) assigned() {
 	if m.leaving {
 		return
 	}
-	m.owned, m.ownedGen = next.tasks, id.Generation
+	m.owned, m.ownedGen, m.reported = next.tasks, id.Generation, ""
 	if next.err != nil {
 		m.events.push(broker.MembershipEvent{Kind: broker.MembershipFail, Identity: id, Err: next.err, Done: func() {}})
 	}
@@ -428,7 +427,12 @@ var _ kgo.HookGroupManageError = manageHook{}
 
 func (h manageHook) OnGroupManageError(err error) { h.m.failed(err) }
 
-// failed reports an error of the group. The client tries to join again by itself.
+// failed hears of an error that has ended franz-go's session with the coordinator. The client joins again by itself, under
+// the same member id.
+//
+// If the coordinator has refused the member, everything is lost. If it only could not be reached, or is moving, nothing is
+// decided: a broker that restarts still knows the member. It shows when the join is answered, or refused and the member id
+// dropped (see joining). Until then commits are the coordinator's to judge.
 func (m *Membership) failed(err error) {
 	c := m.client()
 	cause := c.cause(err)
@@ -440,9 +444,17 @@ func (m *Membership) failed(err error) {
 	if m.leaving {
 		return
 	}
-	m.events.push(broker.MembershipEvent{
-		Kind: broker.MembershipFail, Identity: m.identity, Err: fmt.Errorf("millrace: group %s: %w", m.cfg.Group, cause), Done: func() {},
-	})
+	id := m.identity
+	var code broker.Code
+	if refused := errors.As(cause, &code) && !code.Retriable() || errors.Is(cause, broker.ErrMixedGroup); refused {
+		m.lose()
+	}
+	err = fmt.Errorf("millrace: group %s: %w", m.cfg.Group, cause)
+	if err.Error() == m.reported {
+		return // still the same
+	}
+	m.reported = err.Error()
+	m.events.push(broker.MembershipEvent{Kind: broker.MembershipFail, Identity: id, Err: err, Done: func() {}})
 }
 
 // mixed says who is in the group that does not speak our protocol.

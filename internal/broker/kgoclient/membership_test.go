@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/millrace-io/millrace/internal/assign"
 	"github.com/millrace-io/millrace/internal/broker"
 )
 
@@ -38,7 +41,7 @@ type member struct {
 
 func fast() MembershipConfig {
 	return MembershipConfig{
-		Group: "app", ProcessID: uuid.New(), HeartbeatInterval: 10 * time.Millisecond, SessionTimeout: 300 * time.Millisecond,
+		Group: "app", Assign: assign.Round, ProcessID: uuid.New(), HeartbeatInterval: 10 * time.Millisecond, SessionTimeout: 300 * time.Millisecond,
 		RebalanceTimeout: 5 * time.Second,
 	}
 }
@@ -634,7 +637,7 @@ func TestMembership_leaveWithoutABroker(t *testing.T) {
 	}
 }
 
-func TestMembership_noCoordinatorForASessionTimeoutIsALoss(t *testing.T) {
+func TestMembership_silenceLongerThanTheSessionIsALoss(t *testing.T) {
 	c, cfg := startCluster(t)
 	topic(t, c, "in", 1, nil)
 	a := join(t, cfg, fast(), reads("s", []string{"in"}))
@@ -643,4 +646,45 @@ func TestMembership_noCoordinatorForASessionTimeoutIsALoss(t *testing.T) {
 	a.until(broker.Lost, nil)
 	f.Remove()
 	a.until(broker.Assigned, hasTasks(1))
+}
+
+// A broker that restarts is not a reason to give everything up: the coordinator knows the member when it is back.
+func TestMembership_brokerRestartIsNotALoss(t *testing.T) {
+	dir := t.TempDir()
+	first, cfg := startCluster(t, kfake.DataDir(dir))
+	topic(t, first, "in", 3, nil)
+	mcfg := fast()
+	mcfg.SessionTimeout = 30 * time.Second
+	a := join(t, cfg, mcfg, reads("s", []string{"in"}))
+	a.until(broker.Assigned, hasTasks(3))
+	id := a.id
+	_, port, err := net.SplitHostPort(cfg.Bootstrap[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	if e := a.next(); e.Kind != broker.MembershipFail || !errors.Is(e.Err, broker.ErrUnreachable) {
+		t.Fatalf("want a report, got %+v", e)
+	}
+	if got, ok := a.Identity(); !ok || got != id {
+		t.Errorf("identity %+v, %t while the broker is away, want %+v", got, ok, id)
+	}
+	startCluster(t, kfake.DataDir(dir), kfake.Ports(n))
+	for {
+		e := a.next()
+		switch e.Kind {
+		case broker.MembershipFail:
+			continue
+		case broker.Assigned:
+			if e.Identity.MemberID != id.MemberID || len(e.Tasks) != 3 {
+				t.Errorf("%+v, before %+v", e, id)
+			}
+			return
+		}
+		t.Fatalf("%+v", e)
+	}
 }
