@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -466,16 +467,33 @@ func (r *run) countGap(m *model) {
 	}
 }
 
+var (
+	oneSeed   = flag.Int64("seed", -1, "run the models with this seed alone")
+	manySeeds = flag.Uint64("seeds", 0, "run the models with this many seeds")
+)
+
+// modelSeeds are the seeds to run: a few, or what the flags say.
+func modelSeeds(few uint64) (seeds []uint64) {
+	switch {
+	case *oneSeed >= 0:
+		return []uint64{uint64(*oneSeed)}
+	case *manySeeds > 0:
+		few = *manySeeds
+	case testing.Short():
+		few = 2
+	}
+	for seed := range few {
+		seeds = append(seeds, seed)
+	}
+	return seeds
+}
+
 // TestModel drives each kind of store, on disk and in memory, in both forms of overlays, against plain maps.
 func TestModel(t *testing.T) {
-	seeds := uint64(5)
-	if testing.Short() {
-		seeds = 2
-	}
 	for _, kind := range []Kind{KeyValue, Window, Session} {
 		specs := slices.DeleteFunc(slices.Clone(variants), func(s Spec) bool { return s.Kind != kind })
 		gaps := 0
-		for seed := range seeds {
+		for _, seed := range modelSeeds(5) {
 			t.Run(fmt.Sprintf("%s/seed=%d", kind, seed), func(t *testing.T) {
 				r := newRun(t, seed, specs)
 				for range 4_000 {
@@ -486,7 +504,7 @@ func TestModel(t *testing.T) {
 				gaps += r.gaps
 			})
 		}
-		if gaps == 0 {
+		if gaps == 0 && *oneSeed < 0 {
 			t.Errorf("%s: no crash left a part of a changelog on disk: the runs show nothing about that", kind)
 		}
 		t.Logf("%s: %d crashes left a part of a changelog on disk", kind, gaps)
@@ -495,7 +513,7 @@ func TestModel(t *testing.T) {
 
 // TestModelMixed has stores of all kinds in one set.
 func TestModelMixed(t *testing.T) {
-	for seed := range uint64(2) {
+	for _, seed := range modelSeeds(2) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			r := newRun(t, seed, variants)
 			for range 5_000 {
