@@ -14,6 +14,8 @@ import (
 
 type text = millrace.Stream[string, string]
 
+type windowKey = window.Key[string]
+
 func sorted[V any](m map[string]V) []string {
 	names := make([]string, 0, len(m))
 	for name := range m {
