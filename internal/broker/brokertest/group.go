@@ -222,7 +222,6 @@ type Membership struct {
 	identity   broker.Identity
 	valid      bool // Identity is known to the instance
 	owned      []broker.TaskID
-	inputs     map[broker.TaskID][]broker.TopicPartition
 	topology   broker.GroupTopology
 	subscribes int
 	rejoins    int

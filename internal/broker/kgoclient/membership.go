@@ -224,7 +224,9 @@ const leaveWait = 500 * time.Millisecond
 // sent here. A broker then answers a join that waits.
 func (m *Membership) leaveGroup(ctx context.Context, stay bool) error {
 	before := m.memberID()
-	_ = m.c.LeaveGroupContext(nil) //nolint:staticcheck // nil means not to wait
+	over, cancelOver := context.WithCancel(ctx)
+	cancelOver()
+	_ = m.c.LeaveGroupContext(over) // begins to end it, does not wait, and sends nothing
 	if stay {
 		return nil
 	}
@@ -233,7 +235,7 @@ func (m *Membership) leaveGroup(ctx context.Context, stay bool) error {
 	}
 	wait, cancel := context.WithTimeout(ctx, leaveWait)
 	defer cancel()
-	_ = m.c.LeaveGroupContext(wait) // its own request finds the member gone
+	_ = m.c.LeaveGroupContext(wait)
 	if after := m.memberID(); after != before {
 		return m.takeOut(ctx, after) // it had just joined again
 	}
@@ -288,16 +290,18 @@ func (m *Membership) memberID() string {
 // does not know it any more), what was owned is lost, here, before the client joins under another one.
 func (m *Membership) joining() (broker.GroupTopology, memberData) {
 	id := m.memberID()
+	var stored []broker.TaskID
+	if m.cfg.Stored != nil {
+		stored = m.cfg.Stored()
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.valid && id != m.identity.MemberID {
 		m.lose()
 	}
 	d := memberData{
-		ProcessID: m.cfg.ProcessID, Signature: m.topology.Signature, Generation: m.ownedGen, Owned: m.owned, Nonce: m.nonce,
-	}
-	if m.cfg.Stored != nil {
-		d.Stored = m.cfg.Stored()
+		ProcessID: m.cfg.ProcessID, Signature: m.topology.Signature, Generation: m.ownedGen, Owned: m.owned, Stored: stored,
+		Nonce: m.nonce,
 	}
 	return m.topology, d
 }
