@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/millrace-io/millrace/internal/assign"
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/broker/kgoclient"
 	"github.com/millrace-io/millrace/internal/config"
@@ -165,10 +166,15 @@ func (a *App) clients(cfg *runtime.RunnerConfig, budgets config.Budgets) error {
 		if err != nil {
 			process = uuid.New()
 		}
-		return kgoclient.NewMembership(consumer, kgoclient.MembershipConfig{
+		member, err := kgoclient.NewMembership(consumer, kgoclient.MembershipConfig{
+			Assign: assign.Round,
 			Group: c.ApplicationID, ProcessID: process, InstanceID: m.InstanceID, HeartbeatInterval: c.HeartbeatInterval,
 			SessionTimeout: c.SessionTimeout, RebalanceTimeout: c.RebalanceTimeout, Stored: m.Stored,
 		})
+		if err != nil {
+			return nil, err
+		}
+		return member, nil
 	}
 	return nil
 }
