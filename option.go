@@ -16,7 +16,7 @@ type stepOption func(*stepOptions)
 
 func (f stepOption) applyStep(o *stepOptions) { f(o) }
 
-// stepOptions collects the options of a step. Each field is followed by what uses it, so that the rest can be refused.
+// stepOptions collects the options of a step, and their names, so that those that a step has no use for can be refused.
 type stepOptions struct {
 	as          string
 	node        string
@@ -38,8 +38,7 @@ type stepOptions struct {
 	extract    any // an op.Extractor of the step's types
 	stores     []storeDefinition
 
-	used map[string]bool
-	set  []string // names of the options given, for errors
+	set []string // names of the options given, for errors
 }
 
 func (o *stepOptions) given(name string) { o.set = append(o.set, name) }

@@ -200,9 +200,7 @@ func (d *Driver) resolve() error {
 		}
 	}
 	for _, p := range d.graph.Patterns() {
-		for _, name := range sortedKeys(d.topics) {
-			matched[p] = append(matched[p], name)
-		}
+		matched[p] = sortedKeys(d.topics)
 	}
 	internal := d.graph.InternalTopicNames(d.opts.appID)
 	for _, name := range internal {
