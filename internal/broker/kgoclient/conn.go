@@ -168,9 +168,7 @@ func (e *noAnswer) Is(target error) bool {
 	return target == broker.ErrNoAnswer || e.unreachable && target == broker.ErrUnreachable
 }
 
-func (c *conn) Close() { c.Client.Close() }
-
-// code turns an error code of a response into an error, nil for 0.
+// codeErr turns an error code of a response into an error, nil for 0.
 func codeErr(code int16) error {
 	if code == 0 {
 		return nil

@@ -34,6 +34,7 @@ type Fetcher struct {
 	seq     uint64
 	dirty   bool            // something was assigned, removed, paused or resumed since the last Poll
 	loading bool            // a metadata request is under way
+	misses  int             // metadata requests that failed in a row
 	resting map[string]bool // topics whose metadata may not be asked for yet
 	timers  map[*time.Timer]struct{}
 	closed  bool
@@ -372,7 +373,14 @@ func (f *Fetcher) find(tps []broker.TopicPartition) {
 		for _, t := range names {
 			f.resting[t] = true
 		}
-		f.after(f.c.cfg.MetadataMinAge, func() {
+		rest := f.c.cfg.MetadataMinAge
+		if err == nil {
+			f.misses = 0
+		} else {
+			f.misses++
+			rest = max(rest, f.c.cfg.backoff(f.misses))
+		}
+		f.after(rest, func() {
 			for _, t := range names {
 				delete(f.resting, t)
 			}

@@ -54,6 +54,12 @@ func NewProducer(cfg Config) (*Producer, error) {
 		kgo.ProduceRequestTimeout(conf.RequestTimeout),
 		kgo.MaxBufferedBytes(conf.MaxBufferedBytes),
 		kgo.MaxBufferedRecords(math.MaxInt32), // bytes bound it
+		// Whether records have waited long enough is looked at when a request for metadata or for the producer's id has
+		// failed, so these must not be tried for ever.
+		kgo.RetryTimeout(min(2*time.Second, conf.DeliveryTimeout/4)),
+		// DeliveryTimeout also ends what may have been written without an answer, as in Java; what fails is produced again
+		// from the input.
+		kgo.AllowIdempotentProduceCancellation(),
 	)
 	if err != nil {
 		return nil, err

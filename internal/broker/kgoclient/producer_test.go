@@ -313,3 +313,31 @@ func TestProducer_closeAnswersEverything(t *testing.T) {
 		t.Errorf("Flush: %v", err)
 	}
 }
+
+// Records must not wait for ever for a cluster that is not there, whether it never was or went away.
+func TestProducer_unreachableBrokerFailsRecordsInTime(t *testing.T) {
+	c, cfg := startCluster(t)
+	topic(t, c, "out", 1, nil)
+	topic(t, c, "new", 1, nil)
+	cfg.Produce.DeliveryTimeout = 300 * time.Millisecond
+	p := newProducer(t, cfg)
+	a := newAcks()
+	p.Produce(broker.ProduceRecord{Topic: "out"}, a.done("before"))
+	a.wait(1)
+	c.Close()
+	start := time.Now()
+	p.Produce(broker.ProduceRecord{Topic: "out"}, a.done("known topic"))
+	p.Produce(broker.ProduceRecord{Topic: "new"}, a.done("unknown topic"))
+	never := newProducer(t, cfg)
+	never.Produce(broker.ProduceRecord{Topic: "out"}, a.done("never connected"))
+	a.wait(4)
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("took %v", took)
+	}
+	for _, name := range []string{"known topic", "unknown topic", "never connected"} {
+		err := a.of(name).err
+		if broker.ProduceClassOf(err) != broker.ProduceFailed || !errors.Is(err, broker.ErrNoAnswer) || !errors.Is(err, broker.ErrUnreachable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
