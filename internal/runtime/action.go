@@ -29,12 +29,10 @@ type (
 	CancelRestore struct{ life *life }
 	// Run runs work of a task; answered by Worked.
 	Run struct{ Work *Work }
-	// Commit commits offsets under the present identity, if its member id is MemberID and, where After is not below 0, its
-	// generation is above After; answered by CommitAnswered.
+	// Commit commits offsets under an identity; answered by CommitAnswered with Sent true.
 	Commit struct {
 		Round    uint64
-		MemberID string
-		After    int32
+		Identity broker.Identity
 		Offsets  map[broker.TopicPartition]broker.OffsetMeta
 	}
 	// Purge deletes records of repartition topics; answered by Purged.

@@ -29,13 +29,11 @@ type (
 		Result restore.Result
 		Err    error
 	}
-	// CommitAnswered is the answer to Commit. Identity is who asked; Sent is false if nothing was sent, because the
-	// instance is not in its group now, or is another member than the one that owns the tasks.
+	// CommitAnswered is the answer to Commit.
 	CommitAnswered struct {
-		Round    uint64
-		Sent     bool
-		Identity broker.Identity
-		Err      error
+		Round uint64
+		Sent  bool // false where the machine found by itself that it may not commit now
+		Err   error
 	}
 	// Purged is the answer to Purge.
 	Purged struct{ Err error }

@@ -13,16 +13,23 @@ import (
 type commitRound struct {
 	id       uint64
 	memberID string
-	slots    []*slot // that have units in it
+	identity broker.Identity // of the last try
+	slots    []*slot         // that have units in it
 	offsets  map[broker.TopicPartition]broker.OffsetMeta
 
 	sinceMs  int64
-	after    int32 // only a generation above this one is worth trying; -1 any
+	after    int32 // a generation above this one is worth trying at once; -1 any
+	againMs  int64 // from when on any is worth another try
 	retryMs  int64 // the next try; 0 while one is under way
 	revoking bool  // it was tried once more inside a revocation
 }
 
-const commitRetryMs = 50
+const (
+	commitRetryMs = 50
+	// commitAgainMs is after how long a commit that was refused in a rebalance is tried again with the same generation: the
+	// rebalance may have been another one than the member has seen.
+	commitAgainMs = 1000
+)
 
 // commitDue asks every task that has something to commit for a unit.
 func (m *Machine) commitDue() {
@@ -99,7 +106,15 @@ func (m *Machine) sendCommit() {
 	}
 	m.round++
 	c.id = m.round
-	m.do(Commit{Round: c.id, MemberID: c.memberID, After: c.after, Offsets: maps.Clone(c.offsets)})
+	// The identity is read here and stays with the request: should the partitions be released before it arrives, the group
+	// has a newer generation by then and refuses it.
+	id, member := m.cfg.Identity()
+	if !member || id.MemberID != c.memberID || c.after >= 0 && id.Generation <= c.after && m.nowMs < c.againMs {
+		m.commitAnswered(CommitAnswered{Round: c.id})
+		return
+	}
+	c.identity = id
+	m.do(Commit{Round: c.id, Identity: id, Offsets: maps.Clone(c.offsets)})
 }
 
 func (m *Machine) commitAnswered(e CommitAnswered) {
@@ -178,7 +193,7 @@ func (m *Machine) retryCommit(c *commitRound, e CommitAnswered, course broker.Co
 		c.after = -1
 	case broker.CourseAwaitRebalance:
 		if e.Sent {
-			c.after = e.Identity.Generation
+			c.after, c.againMs = c.identity.Generation, m.nowMs+commitAgainMs
 		}
 		if slices.ContainsFunc(c.slots, func(s *slot) bool { return s.closing == closeClean && m.isRevoked(s) }) {
 			// The group waits for this member: waiting for the group would be a deadlock.

@@ -173,7 +173,7 @@ func (m *Machine) restored(e Restored) {
 	defer m.advanceAll()
 	if e.Err != nil {
 		// The job has closed what it opened, and left alone what it was given.
-		e.life.set, s.kept = nil, e.life.kept
+		s.life, s.kept = nil, e.life.kept
 		s.phase = phaseWaiting
 		if s.closing == closeNot || s.closing == closeRetry {
 			if errors.Is(e.Err, context.Canceled) {

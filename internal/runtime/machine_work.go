@@ -216,7 +216,7 @@ func (m *Machine) finished(s *slot, d *Done) {
 		m.advance(s)
 		return
 	}
-	if d.Err != nil && d.work.finish == finishClean && m.err == nil {
+	if d.Err != nil && d.work.finish == finishClean && s.closing == closeClean {
 		m.closed(s)
 		m.fail(fmt.Errorf("millrace: task %s: close: %w", s.name, d.Err))
 		return

@@ -370,17 +370,11 @@ func (r *Runner) restore(ctx context.Context, a Restore) {
 	r.inbox.post(Restored{life: a.life, Result: res, Err: err})
 }
 
-// commit sends offsets under the identity of now, if that is who owns them.
 func (r *Runner) commit(a Commit) {
-	id, ok := r.member.Identity()
-	answer := CommitAnswered{Round: a.Round, Identity: id}
-	if ok && id.MemberID == a.MemberID && (a.After < 0 || id.Generation > a.After) {
-		ctx, cancel := context.WithTimeout(r.ctx, r.cfg.RequestTimeout)
-		defer cancel()
-		answer.Sent = true
-		answer.Err = r.cfg.Clients.Admin.CommitOffsets(ctx, r.cfg.AppID, id, a.Offsets)
-	}
-	r.inbox.post(answer)
+	ctx, cancel := context.WithTimeout(r.ctx, r.cfg.RequestTimeout)
+	defer cancel()
+	err := r.cfg.Clients.Admin.CommitOffsets(ctx, r.cfg.AppID, a.Identity, a.Offsets)
+	r.inbox.post(CommitAnswered{Round: a.Round, Sent: true, Err: err})
 }
 
 func (r *Runner) followMembership() {

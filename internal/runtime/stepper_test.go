@@ -52,9 +52,13 @@ type stepOption func(*Config, *stepper)
 
 func newStepper(t *testing.T, c *brokertest.Cluster, topo *topology.Topology, opts ...stepOption) *stepper {
 	t.Helper()
+	return newStepperAt(t, c, topo, clock.NewFake(time.UnixMilli(1_000_000)), opts...)
+}
+
+func newStepperAt(t *testing.T, c *brokertest.Cluster, topo *topology.Topology, at *clock.Fake, opts ...stepOption) *stepper {
+	t.Helper()
 	s := &stepper{
-		t: t, cluster: c, group: c.Group("app"), prod: c.Producer(), fetch: c.Fetcher(brokertest.ReadUncommitted),
-		clock: clock.NewFake(time.UnixMilli(1_000_000)), auto: true,
+		t: t, cluster: c, group: c.Group("app"), prod: c.Producer(), fetch: c.Fetcher(brokertest.ReadUncommitted), clock: at, auto: true,
 	}
 	s.member = s.group.Join()
 	ctx := context.Background()
@@ -229,13 +233,8 @@ func (s *stepper) commit(i int) {
 	s.t.Helper()
 	c := s.commits[i]
 	s.commits = slices.Delete(s.commits, i, i+1)
-	id, ok := s.member.Identity()
-	answer := CommitAnswered{Round: c.Round, Identity: id}
-	if ok && id.MemberID == c.MemberID && (c.After < 0 || id.Generation > c.After) {
-		answer.Sent = true
-		answer.Err = s.cluster.Admin().CommitOffsets(context.Background(), "app", id, c.Offsets)
-	}
-	s.step(answer)
+	err := s.cluster.Admin().CommitOffsets(context.Background(), "app", c.Identity, c.Offsets)
+	s.step(CommitAnswered{Round: c.Round, Sent: true, Err: err})
 }
 
 // advance moves the clock and settles.
@@ -298,7 +297,7 @@ func actionText(a Action) string {
 		for _, tp := range tps {
 			fmt.Fprintf(&b, " %s-%d=%d", tp.Topic, tp.Partition, a.Offsets[tp].Offset)
 		}
-		return fmt.Sprintf("commit %d after %d%s", a.Round, a.After, b.String())
+		return fmt.Sprintf("commit %d generation %d%s", a.Round, a.Identity.Generation, b.String())
 	case Report:
 		return "report " + a.State.String()
 	}
