@@ -6,9 +6,9 @@
 //   - [Fetcher] reads partitions that the engine chose; [Reader] reads single ones for restore. Both send their own Fetch
 //     requests instead of using franz-go's consumer: see fetch.go for why.
 //   - [Producer] writes, idempotently.
-//   - [Membership] is the instance's part in its group: a group client whose topics are all paused, so that it joins,
-//     heartbeats and is assigned, and never fetches a record. The group's members and its leader speak of tasks, see
-//     docs/format/group-metadata.md.
+//   - [Membership] is the instance's part in its group: a group client that joins, heartbeats and is assigned, and never
+//     fetches a record, since its topics are paused and its assignor tells it of no partition. The group's members and its
+//     leader speak of tasks, see docs/format/group-metadata.md.
 //   - [Admin] does the rest: topics, configurations, offsets, commits.
 //
 // # Non-obvious
@@ -19,6 +19,10 @@
 //     and generation that the caller gives. franz-go's own commit would fill in whatever is newest.
 //   - franz-go gives a member that was expelled a new id without a word to its callbacks: it keeps the assignment as if
 //     nothing had happened. Membership notices in the assignor, which sees the id at each join.
+//   - franz-go's record timeout counts from the record's timestamp, so every record with an old event time would fail at
+//     once. Producer gives records a shared context with a deadline instead.
+//   - franz-go's Close waits for a join that is under way, for as long as the group may take to rebalance. Membership.Leave
+//     takes the member out by a request of its own and ends the client's context.
 package kgoclient
 
 import (
