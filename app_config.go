@@ -168,7 +168,7 @@ func (a *App) clients(cfg *runtime.RunnerConfig, budgets config.Budgets) error {
 		}
 		member, err := kgoclient.NewMembership(consumer, kgoclient.MembershipConfig{
 			Assign: assign.Round,
-			Group: c.ApplicationID, ProcessID: process, InstanceID: m.InstanceID, HeartbeatInterval: c.HeartbeatInterval,
+			Group:  c.ApplicationID, ProcessID: process, InstanceID: m.InstanceID, HeartbeatInterval: c.HeartbeatInterval,
 			SessionTimeout: c.SessionTimeout, RebalanceTimeout: c.RebalanceTimeout, Stored: m.Stored,
 		})
 		if err != nil {
