@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -196,6 +197,10 @@ func (w *Work) processSlice(d *Done) error {
 		n, err := l.task.Process(min(group, w.shared.sliceRecords-d.Processed))
 		d.Processed += n
 		if err != nil {
+			// What was emitted before leaves all the same: outputs do not wait for a commit.
+			if e := l.sendOutputs(w.shared, l.box.current()); e != nil {
+				return errors.Join(err, e)
+			}
 			return err
 		}
 		if n < group {
