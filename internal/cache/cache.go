@@ -77,6 +77,7 @@ type Store[K, V, C any] struct {
 	// flushing says that a flush is under way: the steps that hear of it may read this store, and must not start another.
 	flushing bool
 	scratch  []byte // of an encoded value on its way in
+	update   Update[K, V, C]
 }
 
 type entry[K, V, C any] struct {
@@ -253,35 +254,38 @@ func (s *Store[K, V, C]) flushAll() error {
 	for e := s.dirty.front; e != nil; e = s.dirty.front {
 		s.dirty.remove(e)
 		e.isDirty = false
-		u, report, err := s.writeOut(e)
+		report, err := s.writeOut(e)
 		if err != nil {
 			return s.blame(e.ctx, err)
 		}
 		if !report {
 			continue
 		}
-		if err := s.onFlush(&u); err != nil {
+		if err := s.onFlush(&s.update); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// writeOut carries out a write that has waited. report is false if nobody is to hear of it.
-func (s *Store[K, V, C]) writeOut(e *entry[K, V, C]) (u Update[K, V, C], report bool, err error) {
-	u = Update[K, V, C]{Key: e.k, HasNew: e.has, TimestampMs: e.tsMs, Context: e.ctx}
-	key := []byte(e.key)
+// writeOut carries out a write that has waited, and leaves in s.update what is to be reported of it. report is false if
+// nobody is to hear of it.
+func (s *Store[K, V, C]) writeOut(e *entry[K, V, C]) (report bool, err error) {
+	u := &s.update
+	*u = Update[K, V, C]{Key: e.k, HasNew: e.has, TimestampMs: e.tsMs, Context: e.ctx}
+	// The bytes of the string itself: like everything that goes to Write they are never changed.
+	key := unsafe.Slice(unsafe.StringData(e.key), len(e.key))
 	if s.onFlush != nil && (s.needOld || !e.has) {
 		old, ok, err := s.backing.Load(key)
 		if err != nil {
-			return u, false, err
+			return false, err
 		}
 		if !ok && !e.has {
-			return u, false, nil // written and deleted again before anybody saw it
+			return false, nil // written and deleted again before anybody saw it
 		}
 		if ok && s.needOld {
 			if u.Old, _, err = s.Decode(old); err != nil {
-				return u, false, err
+				return false, err
 			}
 			u.HasOld = true
 		}
@@ -295,21 +299,21 @@ func (s *Store[K, V, C]) writeOut(e *entry[K, V, C]) (u Update[K, V, C], report 
 			local = s.backing.Keep(append(b, e.raw...))
 		}
 		if err != nil {
-			return u, false, err
+			return false, err
 		}
 	}
 	if err := s.backing.Write(key, local, e.tsMs); err != nil {
-		return u, false, err
+		return false, err
 	}
 	if s.onFlush == nil {
-		return u, false, nil
+		return false, nil
 	}
 	if e.has {
 		if u.New, err = s.copyOut(e); err != nil {
-			return u, false, err
+			return false, err
 		}
 	}
-	return u, true, nil
+	return true, nil
 }
 
 // Waiting walks the writes that wait for a flush, in no order. The values belong to the caller.

@@ -48,6 +48,7 @@ type Env struct {
 
 	cur      current
 	outputs  []Output
+	usual    int // about how many outputs are taken at once, so that the list need not grow each time
 	slab     []byte
 	timers   timers
 	inits    []func() error
@@ -115,6 +116,9 @@ func (e *Env) keep(b []byte) []byte {
 // Emit queues a record for its topic. Its slices must stay as they are until it is acknowledged.
 func (e *Env) Emit(o Output) {
 	o.In, o.Offset, o.Raw = e.cur.in, e.cur.offset, e.cur.raw
+	if e.outputs == nil && e.usual > 0 {
+		e.outputs = make([]Output, 0, e.usual)
+	}
 	e.outputs = append(e.outputs, o)
 }
 
@@ -123,6 +127,7 @@ func (e *Env) Emit(o Output) {
 func (e *Env) TakeOutputs() []Output {
 	out := e.outputs
 	e.outputs = nil
+	e.usual = max(len(out), e.usual-e.usual/8)
 	return out
 }
 

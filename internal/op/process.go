@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/nilness"
 	"github.com/millrace-io/millrace/processor"
+	"github.com/millrace-io/millrace/serde"
 )
 
 // stepContext is what the contexts of both kinds of user-written steps share.
@@ -42,13 +43,21 @@ func (c *stepContext) StreamTime() (time.Time, bool) {
 	return time.UnixMilli(c.env.StreamTimeMs).UTC(), true
 }
 
+// entered is what enter replaces of the record in process. What it came from stays.
+type entered struct {
+	headers serde.Headers
+	tsMs    int64
+}
+
 // enter makes a record the one in process as a user-written step sees it: a step before may have changed its timestamp
-// and headers. The result undoes it.
-func enter[K, V any](env *Env, r *processor.Record[K, V]) (saved current) {
-	saved = env.cur
+// and headers. leave undoes it.
+func enter[K, V any](env *Env, r *processor.Record[K, V]) entered {
+	saved := entered{env.cur.headers, env.cur.tsMs}
 	env.cur.headers, env.cur.tsMs = r.Headers, r.TimestampMs
 	return saved
 }
+
+func (e *Env) leave(saved entered) { e.cur.headers, e.cur.tsMs = saved.headers, saved.tsMs }
 
 // NewProcess makes a step of a user-written processor; stores names the stores that it may use.
 func NewProcess[K, V, K2, V2 any](newP func() (processor.Processor[K, V, K2, V2], error), stores []string) Factory {
@@ -121,13 +130,14 @@ func (u *process[K, V, K2, V2]) init() (err error) {
 
 func (u *process[K, V, K2, V2]) Process(r *processor.Record[K, V]) error {
 	saved := enter(u.env, r)
-	defer func() { u.env.cur = saved }()
 	for attempt := 1; ; attempt++ {
 		err := u.call(r)
-		if err == nil {
-			return nil
+		retry := false
+		if err != nil {
+			retry, err = u.failed(err, attempt)
 		}
-		if retry, err := u.failed(err, attempt); !retry {
+		if !retry {
+			u.env.leave(saved)
 			return err
 		}
 	}
@@ -170,7 +180,7 @@ func (c *processContext[K, V]) forward(next Sink[K, V], r processor.Record[K, V]
 	}
 	saved := enter(c.env, &c.out)
 	err := next.Process(&c.out)
-	c.env.cur = saved
+	c.env.leave(saved)
 	return err
 }
 
@@ -215,16 +225,15 @@ func (u *processValues[K, V, V2]) Process(r *processor.Record[K, V]) error {
 	saved := enter(u.env, r)
 	c := u.ctx
 	c.key, c.nullKey, c.inRecord = r.Key, r.NullKey, true
-	defer func() {
-		u.env.cur = saved
-		c.inRecord = false
-	}()
 	for attempt := 1; ; attempt++ {
 		err := u.call(r)
-		if err == nil {
-			return nil
+		retry := false
+		if err != nil {
+			retry, err = u.failed(err, attempt)
 		}
-		if retry, err := u.failed(err, attempt); !retry {
+		if !retry {
+			u.env.leave(saved)
+			c.inRecord = false
 			return err
 		}
 	}
@@ -260,6 +269,6 @@ func (c *valueContext[K, V]) ForwardAt(v V, tsMs int64) error {
 	}
 	saved := enter(c.env, &c.out)
 	err := c.next.Process(&c.out)
-	c.env.cur = saved
+	c.env.leave(saved)
 	return err
 }
