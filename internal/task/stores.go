@@ -12,7 +12,7 @@ import (
 func StoreSpecs(sub *topology.Subtopology) ([]state.Spec, error) {
 	specs := make([]state.Spec, 0, len(sub.Stores))
 	for _, s := range sub.Stores {
-		spec := state.Spec{Name: s.Name, Persistent: s.Persistent, Logged: s.Logged}
+		spec := state.Spec{Name: s.Name, Persistent: s.Persistent, Logged: s.Logged || s.SourceTopic != ""}
 		switch s.Kind {
 		case topology.KeyValue:
 			spec.Kind = state.KeyValue
