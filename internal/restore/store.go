@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/codec"
 	"github.com/millrace-io/millrace/internal/state"
 )
 
@@ -68,8 +69,36 @@ func (s *storeJob) begin() error {
 	if s.restorer, err = set.BeginRestore(s.log.Store); err != nil {
 		return err
 	}
+	if s.log.Kind != state.KeyValue {
+		s.restorer.LimitTime(s.j.observed(s.log.Store))
+	}
 	s.start, s.sinceMs = s.at, s.j.cfg.NowMs()
 	return nil
+}
+
+// observed is how far the time of a store's step was when the task's offsets were committed: the highest that its inputs'
+// metadata tell, the task's stream time where they do not know the step, and NoTime where nothing is committed, or an offset
+// without metadata.
+func (j *Job) observed(store string) int64 {
+	stream, step := int64(state.NoTime), int64(state.NoTime)
+	for _, in := range j.cfg.Inputs {
+		c := j.res.Committed[in.TopicPartition]
+		if c.Offset < 0 {
+			continue // nothing of it has been read
+		}
+		m, ok := codec.ParseOffsetMetadata(c.Metadata)
+		if !ok {
+			return state.NoTime // set by hand
+		}
+		stream = max(stream, m.StreamTimeMs)
+		if at, ok := m.Observed[store]; ok {
+			step = max(step, at)
+		}
+	}
+	if step != state.NoTime {
+		return step
+	}
+	return stream
 }
 
 // unusable tells why a store cannot go on from its position. Sets that were opened for this job have been asked before;

@@ -49,6 +49,7 @@ type Restorer struct {
 	done    bool
 	sum     RestoreSummary
 	high    int64
+	limit   int64 // high does not follow records beyond it
 	key     []byte
 	value   []byte
 	inPlace bool
@@ -80,7 +81,7 @@ func (s *Set) BeginRestore(store string) (*Restorer, error) {
 		}
 	}
 	r := &Restorer{
-		s: st, rows: newPoints(false, 0), high: st.base.observed(),
+		s: st, rows: newPoints(false, 0), high: st.base.observed(), limit: math.MaxInt64,
 		sum: RestoreSummary{HighestTimestampMs: NoTime, HighestTimeMs: NoTime},
 	}
 	if !st.hasPosition {
@@ -98,6 +99,16 @@ func (s *Set) BeginRestore(store string) (*Restorer, error) {
 	}
 	st.restoring, st.level = true, false
 	return r, nil
+}
+
+// LimitTime keeps rows whose time is beyond ms from moving the store's observed time; NoTime keeps all from it. Under
+// at-least-once a changelog runs ahead of the committed input: what expires must follow the input's time, or rows that the
+// input still adds to would be gone when it is read again. It comes before the first Apply.
+func (r *Restorer) LimitTime(ms int64) {
+	if ms == NoTime {
+		ms = noObserved
+	}
+	r.limit = ms
 }
 
 func (s *Set) nowMs() int64 {
@@ -165,9 +176,9 @@ func (r *Restorer) add(rec *RestoreRecord) error {
 	if err != nil {
 		return s.errorf("its changelog holds a key that it cannot have written, %x: %w", rec.Key, err)
 	}
-	r.high = max(r.high, time)
+	r.high = max(r.high, min(time, r.limit))
 	r.sum.HighestTimeMs = max(r.sum.HighestTimeMs, time)
-	if time <= r.high-s.spec.RetentionMs {
+	if r.high != noObserved && time <= r.high-s.spec.RetentionMs {
 		r.sum.Skipped++
 		return nil
 	}

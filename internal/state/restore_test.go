@@ -84,6 +84,49 @@ func TestRestoreWindows(t *testing.T) {
 	})
 }
 
+// TestRestoreWindows_limitedTime: a changelog that is ahead of the input does not move the time beyond the limit, so nothing
+// that the input still adds to expires. Rows ahead are kept.
+func TestRestoreWindows_limitedTime(t *testing.T) {
+	for limit, want := range map[int64]struct {
+		observed int64
+		visible  []int64
+	}{
+		NoTime: {NoTime, []int64{100, 250, 300, 900}},
+		310:    {300, []int64{250, 300, 900}},
+		349:    {300, []int64{250, 300, 900}},
+		1000:   {900, []int64{900}},
+	} {
+		engines(t, func(t *testing.T, open func(Spec) *Set) {
+			set := open(Spec{Name: "w", Kind: Window, RetentionMs: 100, SegmentMs: 10})
+			r, err := set.BeginRestore("w")
+			must(t, err)
+			r.LimitTime(limit)
+			var recs []RestoreRecord
+			for _, start := range []int64{100, 250, 300, 900} {
+				recs = append(recs, RestoreRecord{Key: windowKey("k", start, 0), Value: []byte("v"), TimestampMs: start})
+			}
+			must(t, r.Apply(recs, Position{Offset: 4}))
+			_, err = r.Finish(Position{Offset: 4})
+			must(t, err)
+			w := windowOf(t, set, "w")
+			var visible []int64
+			for _, start := range []int64{100, 250, 300, 900} {
+				_, ok, err := w.Get([]byte("k"), start, 0)
+				must(t, err)
+				if ok {
+					visible = append(visible, start)
+				}
+			}
+			if fmt.Sprint(visible) != fmt.Sprint(want.visible) {
+				t.Errorf("limit %d: visible are %v, want %v", limit, visible, want.visible)
+			}
+			if got := w.ObservedStartMs(); limit == NoTime && got != NoTime || limit != NoTime && (got < want.observed || got > limit) {
+				t.Errorf("limit %d: observed is %d, want %d", limit, got, want.observed)
+			}
+		})
+	}
+}
+
 func TestRestoreSessions(t *testing.T) {
 	engines(t, func(t *testing.T, open func(Spec) *Set) {
 		set := open(Spec{Name: "s", Kind: Session, RetentionMs: 1000})
