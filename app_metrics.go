@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/metrics"
 	"github.com/millrace-io/millrace/internal/restore"
 	"github.com/millrace-io/millrace/internal/runtime"
 	"github.com/millrace-io/millrace/processor"
@@ -113,8 +114,10 @@ func restoreProgress(p restore.Progress) RestoreProgress {
 
 func (a *App) snapshot() MetricsSnapshot {
 	m := MetricsSnapshot{State: a.State()}
-	m.Processed, m.Commits, m.TasksGivenUp = a.stats.Totals()
-	for _, d := range a.metrics.Snapshot().Drops {
+	counted := a.metrics.Snapshot()
+	m.Processed = a.stats.Processed()
+	m.Commits, m.TasksGivenUp = counted.Counter(metrics.Commits), counted.Counter(metrics.TasksGivenUp)
+	for _, d := range counted.Drops {
 		m.Drops = append(m.Drops, DropCount{Step: d.Step, Reason: DropReason(d.Reason), Topic: d.Topic, Count: d.Count})
 	}
 	for _, t := range a.stats.Tasks() {

@@ -6,10 +6,12 @@ import (
 	"slices"
 
 	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/metrics"
 	"github.com/millrace-io/millrace/internal/restore"
 	"github.com/millrace-io/millrace/internal/state"
 	"github.com/millrace-io/millrace/internal/task"
 	"github.com/millrace-io/millrace/internal/topology"
+	"github.com/millrace-io/millrace/processor"
 )
 
 // Settings are what a Machine decides by. Times are milliseconds.
@@ -54,6 +56,8 @@ type Config struct {
 	Headers func(name string) (map[string]state.Header, error)
 	// Task is the base of the configuration of each task.
 	Task task.Config
+	// ForgetTopics makes the tasks look at their output topics again when they are opened. May be nil.
+	ForgetTopics func()
 	// Wake hands the machine an event from another goroutine; it returns at once.
 	Wake   func(Event)
 	Logger *slog.Logger
@@ -159,7 +163,32 @@ func (m *Machine) Step(nowMs int64, ev Event) {
 	m.setState()
 	if m.nowMs >= m.publishMs || m.over {
 		m.publishMs = m.nowMs + publishEveryMs
-		m.cfg.Stats.publish(m.slots)
+		m.publish()
+	}
+}
+
+// publish shows the outside how things are.
+func (m *Machine) publish() {
+	m.cfg.Stats.publish(m.slots)
+	if m.cfg.Task.Metrics == nil {
+		return
+	}
+	for _, s := range m.slots {
+		t := m.cfg.Task.Metrics.Task(processor.TaskID{Subtopology: s.id.Subtopology, Partition: s.id.Partition})
+		var lag, records, bytes int64
+		for _, in := range s.inputs {
+			records += int64(in.records + in.inTask.records)
+			bytes += in.bytes + in.inTask.bytes
+			if in.end >= 0 && in.position >= 0 {
+				lag += max(0, in.end-in.position)
+			}
+		}
+		t.Gauge(metrics.Lag).Set(lag + records)
+		t.Gauge(metrics.BufferedRecords).Set(records)
+		t.Gauge(metrics.BufferedBytes).Set(bytes)
+		if s.streamMs >= 0 {
+			t.Gauge(metrics.StreamTimeMs).Set(s.streamMs)
+		}
 	}
 }
 
@@ -236,6 +265,13 @@ func (m *Machine) fail(err error) {
 		m.log.Error("stopping for an error", "error", err)
 	}
 	m.beginDrain(false)
+}
+
+// count counts something of the application.
+func (m *Machine) count(name metrics.Name, n int64) {
+	if m.cfg.Task.Metrics != nil {
+		m.cfg.Task.Metrics.Total(name).Add(n)
+	}
 }
 
 // find returns the assigned task of an id.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/metrics"
 )
 
 // commitRound is the one commit under way: the units that were ready when it began, of one member id.
@@ -237,7 +238,11 @@ func (m *Machine) committed(s *slot) {
 		}
 		s.toSeal = append(s.toSeal, sealing{unit: u.unit, positions: u.positions})
 	}
-	m.cfg.Stats.committed(s)
+	m.count(metrics.Commits, int64(len(units)))
+	s.solo = false
+	if s.life != nil {
+		s.life.box.setSolo(false)
+	}
 	m.advance(s)
 }
 
@@ -256,6 +261,7 @@ func (m *Machine) commitFailed(c *commitRound, e CommitAnswered, course broker.C
 	if err == nil {
 		err = fmt.Errorf("millrace: group %s: the instance is not the member %q any more", m.cfg.AppID, c.memberID)
 	}
+	m.count(metrics.CommitsFailed, 1)
 	for _, s := range c.slots {
 		m.dropFromCommit(c, s)
 	}

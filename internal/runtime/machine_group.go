@@ -115,7 +115,7 @@ func (m *Machine) linger(s *slot) {
 }
 
 func (m *Machine) newSlot(id broker.TaskID, e broker.MembershipEvent) (*slot, error) {
-	s := &slot{id: id, name: taskName(id), sub: m.cfg.Topology.Subtopology(id.Subtopology), memberID: e.Identity.MemberID, looked: true}
+	s := &slot{id: id, name: taskName(id), sub: m.cfg.Topology.Subtopology(id.Subtopology), memberID: e.Identity.MemberID, looked: true, streamMs: -1}
 	if s.sub == nil {
 		return nil, fmt.Errorf("millrace: the group assigned the task %s, which this topology does not have: another topology runs under application id %q", s.name, m.cfg.AppID)
 	}

@@ -237,3 +237,36 @@ func TestC114_missingOutputTopicForTooLong(t *testing.T) {
 		t.Errorf("finished %t, error %v", s.finished, s.err)
 	}
 }
+
+// A broker that refuses a whole batch for its size does not say for which record. The task goes back to its last commit and
+// sends one record after the other; the handler is asked for the one to blame, and its neighbours are written, in order.
+func TestProduce_batchTooLarge(t *testing.T) {
+	cl := cluster()
+	cl.Append(tp("in", 0), kv("a", "1"), kv("b", "2"), kv("c", "3"))
+	var asked []string
+	s := newStepper(t, cl, copyTopology(t), onProduction(&asked, func(processor.Failure) processor.Response {
+		return processor.Response{Action: processor.Continue}
+	}))
+	s.prod.Fail(brokertest.ProduceFault{Topic: "out", Err: broker.CodeMessageTooLarge, Times: 3})
+	s.settle()
+	s.assign(t0)
+	if len(asked) != 0 {
+		t.Errorf("the handler was asked about a batch: %v", asked)
+	}
+	s.prod.Fail(brokertest.ProduceFault{Topic: "out", Err: broker.CodeMessageTooLarge, Times: -1,
+		When: func(r broker.ProduceRecord) bool { return string(r.Key) == "b" }})
+	s.advance(500 * time.Millisecond)
+	s.advance(100 * time.Millisecond)
+	if d := cmp.Diff([]string{"b@1 attempt 1"}, asked); d != "" {
+		t.Errorf("the handler was asked (-want +got):\n%s", d)
+	}
+	wantOutputs(t, cl, "a=1", "c=3")
+	s.wantCommitted(3)
+	// From the commit on records leave together again.
+	if s.machine.find(t0).life.box.alone() {
+		t.Error("records are still sent one by one")
+	}
+	cl.Append(tp("in", 0), kv("d", "4"), kv("e", "5"))
+	s.settle()
+	wantOutputs(t, cl, "a=1", "c=3", "d=4", "e=5")
+}

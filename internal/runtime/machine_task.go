@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/metrics"
 	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/restore"
 	"github.com/millrace-io/millrace/internal/state"
@@ -116,6 +117,7 @@ func (m *Machine) beginRestore(s *slot) {
 		stores = append(stores, st.Name)
 	}
 	l.box = newOutbox(m.cfg.Producer, stores, func() { m.cfg.Wake(Looked{life: l}) })
+	l.box.setSolo(s.solo)
 	s.life = l
 	cfg := m.cfg.Restore
 	cfg.Task, cfg.Group = s.name, m.cfg.AppID
@@ -227,6 +229,7 @@ func (m *Machine) opened(s *slot) {
 		m.assign(in)
 	}
 	s.result = restore.Result{}
+	m.count(metrics.TasksOpened, 1)
 	m.log.Info("task runs", "task", s.name)
 }
 
@@ -252,6 +255,9 @@ func (m *Machine) trouble(s *slot, err error) {
 	}
 	if s.quietMs > 0 && m.nowMs-s.quietMs > m.set.BackoffMaxMs {
 		s.tries = 0 // it was well in between
+	}
+	if errors.Is(err, broker.ErrUnknownTopic) && m.cfg.ForgetTopics != nil {
+		m.cfg.ForgetTopics()
 	}
 	if s.tries == 0 {
 		s.sinceMs = m.nowMs
@@ -291,6 +297,10 @@ func (m *Machine) closed(s *slot) {
 	}
 	if i := slices.Index(m.ready, s); i >= 0 {
 		m.ready = slices.Delete(m.ready, i, i+1)
+	}
+	m.count(metrics.TasksClosed, 1)
+	if m.cfg.Task.Metrics != nil && m.find(s.id) == nil {
+		m.cfg.Task.Metrics.Task(processor.TaskID{Subtopology: s.id.Subtopology, Partition: s.id.Partition}).Close()
 	}
 	m.log.Debug("task closed", "task", s.name)
 	m.advanceAll()

@@ -123,3 +123,29 @@ func TestMachine_assignProcessCommit(t *testing.T) {
 		t.Errorf("left %t stay %t", left, stay)
 	}
 }
+
+// timerProcessor sets one timer of the wall clock.
+type timerProcessor struct {
+	every time.Duration
+	fire  func(time.Time)
+}
+
+func (p *timerProcessor) Init(ctx processor.Context[string, string]) error {
+	_, err := ctx.Schedule(p.every, processor.WallClock, func(now time.Time) error {
+		p.fire(now)
+		return nil
+	})
+	return err
+}
+
+func (p *timerProcessor) Process(processor.Record[string, string]) error { return nil }
+func (p *timerProcessor) Close() error                                   { return nil }
+
+func timerTopology(t *testing.T, every time.Duration, fire func(time.Time)) *topology.Topology {
+	return build(t, func(b *topology.Builder) {
+		b.AddSource(topology.Source{Name: "source", Topics: []string{"in"}, Op: op.NewSource(op.SourceSpec[string, string]{Key: serde.String, Value: serde.String})})
+		b.AddProcessor(topology.Processor{Name: "timer", Parents: []string{"source"}, Op: op.NewProcess(func() (processor.Processor[string, string, string, string], error) {
+			return &timerProcessor{every: every, fire: fire}, nil
+		}, nil)})
+	})
+}

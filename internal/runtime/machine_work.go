@@ -1,10 +1,12 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/metrics"
 )
 
 // heldUpMs is how long a worker may be inside one record before another one takes its place.
@@ -173,6 +175,7 @@ func (m *Machine) observe(s *slot, d *Done) {
 	s.more = d.more
 	s.waitMs, s.timerMs = d.idle.UntilMs, d.timerMs
 	s.dirty = d.commit
+	s.streamMs = d.streamMs
 	if d.commit && (d.request || m.set.CommitIntervalMs == 0) {
 		s.wantUnit = true
 	}
@@ -248,7 +251,7 @@ func (m *Machine) watchWorkers() {
 		}
 		if m.set.MaxPollIntervalMs > 0 && held >= m.set.MaxPollIntervalMs && !s.stuck {
 			s.stuck = true
-			m.cfg.Stats.stuck(s)
+			m.count(metrics.TasksGivenUp, 1)
 			m.giveUp(s)
 			m.fail(fmt.Errorf("millrace: task %s has been in one record or timer for %d s (max.poll.interval.ms = %d): its user code does not return; the task is given up with what it did since its last commit, and the application stops",
 				s.name, held/1000, m.set.MaxPollIntervalMs))
@@ -279,13 +282,21 @@ func (m *Machine) lookAt(s *slot) {
 	}
 	s.units = append(s.units, ready...)
 	for i, f := range failed {
-		if broker.ProduceClassOf(f.err) == broker.ProduceRefused {
+		refused := broker.ProduceClassOf(f.err) == broker.ProduceRefused
+		alone := !errors.Is(f.err, broker.ErrRecordTooLarge) || s.life.box.alone()
+		if refused && alone {
 			s.failed = append(s.failed, f)
 			continue
 		}
+		// A batch was too large, and which of its records is to blame is not known: they are made and sent again one by one.
+		s.solo = s.solo || refused
 		err := fmt.Errorf("millrace: task %s: step %s: %w", s.name, f.Step, f.err)
 		m.settleFailures(s, failed[i:])
-		m.trouble(s, err)
+		if refused {
+			m.troubled(s, err)
+		} else {
+			m.trouble(s, err)
+		}
 		return
 	}
 	switch {

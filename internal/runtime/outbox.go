@@ -17,8 +17,13 @@ type outbox struct {
 	// wake tells the machine that there is something to look at. It is called without the lock, by any goroutine.
 	wake func()
 
-	mu          sync.Mutex
-	shut        bool // nothing leaves any more
+	mu   sync.Mutex
+	shut bool // nothing leaves any more
+	// solo sends one record after the other, each when the one before has its answer: a broker that refuses a batch for its
+	// size does not say for which record.
+	solo        bool
+	queue       []*sent // waiting for their turn
+	flying      bool    // one of them is on its way, or waits for a verdict
 	segs        []*segment
 	outstanding int // records without an answer
 	failed      []*sent
@@ -41,6 +46,7 @@ type sent struct {
 	store   int // index into outbox.stores, -1 if it is no changelog record
 	attempt int
 	err     error
+	queued  bool // sent one by one
 }
 
 // readyUnit is a unit that may be committed, with the changelog positions that its writes stand for.
@@ -80,11 +86,60 @@ func (b *outbox) settle(s *sent) {
 	if tell {
 		b.wake()
 	}
+	b.pump()
+}
+
+// produce hands a counted record to the producer, or puts it into the queue.
+func (b *outbox) produce(s *sent) {
+	b.mu.Lock()
+	wait := b.solo || len(b.queue) > 0 || b.flying
+	if wait {
+		s.queued = true
+		b.queue = append(b.queue, s)
+	}
+	b.mu.Unlock()
+	if wait {
+		b.pump()
+		return
+	}
+	b.producer.Produce(s.ProduceRecord, s.done)
+}
+
+// pump sends the next of the queue if it is its turn.
+func (b *outbox) pump() {
+	b.mu.Lock()
+	if b.flying || len(b.queue) == 0 {
+		b.mu.Unlock()
+		return
+	}
+	s := b.queue[0]
+	b.queue[0] = nil
+	b.queue = b.queue[1:]
+	b.flying = true
+	b.mu.Unlock()
+	b.producer.Produce(s.ProduceRecord, s.done)
+}
+
+// setSolo turns sending one by one on or off. What is queued keeps its order.
+func (b *outbox) setSolo(on bool) {
+	b.mu.Lock()
+	b.solo = on
+	b.mu.Unlock()
+}
+
+// alone tells whether records are sent one by one.
+func (b *outbox) alone() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.solo
 }
 
 func (b *outbox) settled(s *sent) (tell bool) {
 	s.seg.pending--
 	b.outstanding--
+	if s.queued {
+		b.flying = false
+	}
 	return b.tell(b.outstanding == 0 || s.seg.closed && s.seg.pending == 0)
 }
 
@@ -120,6 +175,9 @@ func (s *sent) done(offset int64, err error) {
 	b.mu.Unlock()
 	if tell {
 		b.wake()
+	}
+	if s.queued {
+		b.pump()
 	}
 }
 
@@ -169,6 +227,11 @@ func (b *outbox) shutDown() {
 		b.outstanding--
 	}
 	b.failed = nil
+	for _, s := range b.queue {
+		s.seg.pending--
+		b.outstanding--
+	}
+	b.queue = nil
 	b.mu.Unlock()
 }
 

@@ -56,6 +56,8 @@ type slot struct {
 	sinceMs int64 // the first of them
 	quietMs int64 // since when it runs with an answer to everything that it sent, 0 if it does not
 
+	solo bool // until the next commit records are sent one by one
+
 	queued  bool  // in Machine.ready
 	working *Work // on a worker
 	heldUp  bool  // that worker is not counted any more
@@ -66,6 +68,7 @@ type slot struct {
 	timerMs  int64 // next timer of the wall clock
 	flushMs  int64 // sealed state is to be written then
 	dirty    bool  // there is something to commit
+	streamMs int64 // highest timestamp taken, -1 before the first
 	wantUnit bool  // a hand-over is asked for
 	handed   bool  // the last hand-over before a clean end has been done
 	unacked  int   // units that wait for acknowledgements

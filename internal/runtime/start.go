@@ -183,13 +183,14 @@ func (r *Runner) join(context.Context) (err error) {
 			Admin: r.cfg.Clients.Admin, Reader: r.cfg.Clients.Reader, NowMs: r.cfg.Clock.NowMs, Logger: r.log,
 			MaxBytes: r.cfg.RestoreBytes, Wait: 500 * time.Millisecond, Progress: r.restoring,
 		},
-		OpenSet: r.openSet, Task: r.taskConfig(r.firstPlan), Wake: r.inbox.post, Logger: r.log, Stats: r.cfg.Stats,
+		OpenSet: r.openSet, Task: r.taskConfig(r.firstPlan), Wake: r.inbox.post, Logger: r.log, ForgetTopics: r.book.forget, Stats: r.cfg.Stats,
 	}
 	if r.db != nil {
 		cfg.Headers = r.headers
 	}
 	r.machine = NewMachine(cfg, &shared{
-		clock: r.cfg.Clock, producer: r.cfg.Clients.Producer, maxRecord: r.book.maxRecord, sliceMs: r.cfg.SliceMs,
+		clock: r.cfg.Clock, producer: r.cfg.Clients.Producer, maxRecord: r.book.maxRecord, retention: r.book.retention, log: r.log,
+		sliceMs:      r.cfg.SliceMs,
 		sliceRecords: r.cfg.SliceRecords, privateBytes: r.cfg.PrivateBytes,
 	})
 	if fs := r.cfg.Clients; fs.User != nil {

@@ -3,7 +3,6 @@ package runtime
 import (
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/restore"
@@ -14,8 +13,6 @@ import (
 type Stats struct {
 	mu        sync.Mutex
 	processed int64
-	commits   int64
-	given     int64 // tasks given up
 	tasks     map[broker.TaskID]TaskStats
 	restores  map[restoreKey]restore.Progress
 }
@@ -47,11 +44,11 @@ func NewStats() *Stats {
 	return &Stats{tasks: make(map[broker.TaskID]TaskStats), restores: make(map[restoreKey]restore.Progress)}
 }
 
-// Totals returns the records processed, the units committed and the tasks given up by this instance.
-func (st *Stats) Totals() (processed, commits, givenUp int64) {
+// Processed returns the number of records that this instance has taken.
+func (st *Stats) Processed() int64 {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.processed, st.commits, st.given
+	return st.processed
 }
 
 // Tasks returns what is known of the tasks, sorted.
@@ -121,24 +118,6 @@ func (st *Stats) worked(s *slot, d *Done) {
 	st.tasks[s.id] = t
 }
 
-func (st *Stats) committed(*slot) {
-	if st == nil {
-		return
-	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.commits++
-}
-
-func (st *Stats) stuck(*slot) {
-	if st == nil {
-		return
-	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.given++
-}
-
 // publish shows the tasks as they are now.
 func (st *Stats) publish(slots []*slot) {
 	if st == nil {
@@ -166,6 +145,3 @@ func (st *Stats) publish(slots []*slot) {
 		}
 	}
 }
-
-// nowTime turns engine time into a Time.
-func nowTime(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

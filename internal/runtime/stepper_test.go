@@ -88,13 +88,13 @@ func newStepperAt(t *testing.T, c *brokertest.Cluster, topo *topology.Topology, 
 			TopicName:      func(n string) string { return topology.DecoratedTopic("app", n) },
 			MaxRecordBytes: book.maxRecord, CacheBytes: 0, ReadCacheBytes: 1 << 20,
 		},
-		Wake: func(e Event) { s.events = append(s.events, e) }, Stats: NewStats(),
+		Wake: func(e Event) { s.events = append(s.events, e) }, Stats: NewStats(), ForgetTopics: book.forget,
 	}
 	for _, o := range opts {
 		o(&cfg, s)
 	}
 	s.machine = NewMachine(cfg, &shared{
-		clock: s.clock, producer: s.prod, maxRecord: book.maxRecord, sliceMs: 10, sliceRecords: 100, privateBytes: 1 << 20,
+		clock: s.clock, producer: s.prod, maxRecord: book.maxRecord, retention: book.retention, log: log, sliceMs: 10, sliceRecords: 100, privateBytes: 1 << 20,
 	})
 	s.step(Started{})
 	return s

@@ -3,9 +3,9 @@ package runtime
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,8 +29,9 @@ type topicBook struct {
 }
 
 type topicEntry struct {
-	partitions int32
-	maxBytes   int
+	partitions  int32
+	maxBytes    int
+	retentionMs int64 // by the records' own time; 0: for ever
 }
 
 func newTopicBook(ctx context.Context, admin broker.Admin, timeout time.Duration, clientLimit int, brokerLimits bool) *topicBook {
@@ -54,7 +55,7 @@ func (b *topicBook) learn(ctx context.Context, names ...string) error {
 		}
 	}
 	var configs map[string]map[string]string
-	if b.brokerLimits && len(exist) > 0 {
+	if len(exist) > 0 {
 		// Who may write a topic need not be allowed to describe its settings: then the broker's refusal has to do.
 		configs, _ = b.admin.TopicConfigs(ctx, exist...)
 	}
@@ -62,8 +63,12 @@ func (b *topicBook) learn(ctx context.Context, names ...string) error {
 	defer b.mu.Unlock()
 	for _, n := range exist {
 		e := topicEntry{partitions: infos[n].Partitions, maxBytes: b.clientLimit}
-		if v, err := strconv.Atoi(configs[n]["max.message.bytes"]); err == nil && (e.maxBytes == 0 || v < e.maxBytes) {
+		c := configs[n]
+		if v, err := strconv.Atoi(c["max.message.bytes"]); err == nil && b.brokerLimits && (e.maxBytes == 0 || v < e.maxBytes) {
 			e.maxBytes = v
+		}
+		if v, err := strconv.ParseInt(c["retention.ms"], 10, 64); err == nil && v > 0 && strings.Contains(c["cleanup.policy"], "delete") {
+			e.retentionMs = v
 		}
 		b.known[n] = e
 	}
@@ -95,16 +100,22 @@ func (b *topicBook) maxRecord(topic string) int {
 	return e.maxBytes
 }
 
+// retention tells for how long a topic keeps records by their own time, 0 for ever or if that is not known.
+func (b *topicBook) retention(topic string) int64 {
+	e, _ := b.find(topic)
+	return e.retentionMs
+}
+
+// forget makes the book look at all topics again: one of them was not there.
+func (b *topicBook) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.known)
+}
+
 func (b *topicBook) find(topic string) (topicEntry, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e, ok := b.known[topic]
 	return e, ok
-}
-
-// names lists what is known, sorted.
-func (b *topicBook) names() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Sorted(maps.Keys(b.known))
 }

@@ -3,6 +3,7 @@ package runtime
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 
 	"github.com/millrace-io/millrace/internal/broker"
@@ -26,6 +27,8 @@ type life struct {
 	lastLimit int
 	lastStore string
 	storeAt   int
+	// retention holds, by store, for how long the changelog keeps a record by its event time, 0 for ever; nil if all do.
+	retention []int64
 
 	// progressMs is when the worker last began a record or a batch of quick ones; 0 while nobody runs the task.
 	progressMs atomic.Int64
@@ -72,8 +75,11 @@ type startAt struct {
 type shared struct {
 	clock    clock.Clock
 	producer broker.Producer
-	// maxRecord tells how large a record for a topic may be, 0 where it is not known.
+	// maxRecord tells how large a record for a topic may be, 0 where it is not known, and retention for how long the topic
+	// keeps records by their time, 0 for ever.
 	maxRecord func(topic string) int
+	retention func(topic string) int64
+	log       *slog.Logger
 	// sliceMs is how long a turn takes at most, at the next record boundary, and sliceRecords how many records.
 	sliceMs      int64
 	sliceRecords int
@@ -172,6 +178,7 @@ func (w *Work) openTask() error {
 		return err
 	}
 	w.life.task = t
+	w.life.noteRetention(w.shared, w.open)
 	for _, s := range w.starts {
 		t.SetPosition(s.tp, s.from, s.to)
 	}
@@ -337,9 +344,16 @@ func (l *life) send(sh *shared, out []op.Output, seg *segment) error {
 		return nil
 	}
 	slab := make([]sent, len(out))
+	var nowMs int64
+	if l.retention != nil {
+		nowMs = sh.clock.NowMs()
+	}
 	for i := range out {
 		s := &slab[i]
 		s.Output, s.box, s.seg, s.store = out[i], l.box, seg, l.storeIndex(out[i].Store)
+		if s.store >= 0 && nowMs > 0 {
+			l.checkRetention(sh, s, nowMs)
+		}
 		if err := l.checkSize(sh, s); err != nil {
 			for j := i; j < len(out); j++ {
 				slab[j].box, slab[j].seg = l.box, seg
@@ -350,12 +364,39 @@ func (l *life) send(sh *shared, out []op.Output, seg *segment) error {
 	}
 	for i := range slab {
 		if s := &slab[i]; s.err == nil {
-			sh.producer.Produce(s.ProduceRecord, s.done)
+			l.box.produce(s)
 		} else {
 			l.box.settle(s)
 		}
 	}
 	return nil
+}
+
+// noteRetention finds the changelogs from which a broker deletes by event time.
+func (l *life) noteRetention(sh *shared, cfg *task.Config) {
+	for _, st := range cfg.Sub.Stores {
+		if !st.Logged || sh.retention == nil {
+			continue
+		}
+		if ms := sh.retention(cfg.TopicName(st.Name + "-changelog")); ms > 0 {
+			if l.retention == nil {
+				l.retention = make([]int64, len(l.box.stores))
+			}
+			l.retention[l.storeIndex(st.Name)] = ms
+		}
+	}
+}
+
+// checkRetention warns, once for each store, of a changelog record that the broker may delete as soon as it has it: its
+// event time is further back than the topic keeps records. The state is then gone at the next restore.
+func (l *life) checkRetention(sh *shared, s *sent, nowMs int64) {
+	ms := l.retention[s.store]
+	if ms <= 0 || s.Value == nil || s.TimestampMs >= nowMs-ms {
+		return
+	}
+	l.retention[s.store] = 0
+	sh.log.Warn("a changelog record is older than its topic keeps records: the broker may delete it at once, and a restore would miss it; raise windowstore.changelog.additional.retention.ms or the topic's retention.ms before history is processed",
+		"task", l.name, "store", s.Store, "topic", s.Topic, "record_timestamp_ms", s.TimestampMs, "retention_ms", ms)
 }
 
 func (l *life) storeIndex(name string) int {
