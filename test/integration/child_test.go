@@ -16,82 +16,107 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/serde"
 )
 
 // childEnv holds a childSpec in a process that this test binary starts of itself.
 const childEnv = "MILLRACE_INTEGRATION_CHILD"
 
-// childSpec is what a child process runs.
+// childSpec is what a child process runs: a topology of childTopologies, with settings by Java's names.
 type childSpec struct {
-	Brokers   []string
-	App       string
-	StateDir  string
-	In, Out   string
-	SessionMs int
-	CommitMs  int
+	Topology string
+	Topics   childTopics
+	Settings map[string]string
 }
 
-// countTopology counts records by key.
-func countTopology(in, out string) (*millrace.Topology, error) {
-	b := millrace.NewBuilder()
-	src := millrace.NewTopic(in, serde.String, serde.String)
-	counts := millrace.Count(millrace.From(b, src).GroupByKey(), millrace.As("counts"))
-	counts.ToStream().To(millrace.NewTopic(out, serde.String, serde.Int64))
-	return b.Build()
+// childTopics are the topics of a child's topology.
+type childTopics struct{ In, Out, Late string }
+
+// childStatus is what a child answers to a line on its standard input.
+type childStatus struct {
+	State     string
+	Tasks     int // all of them
+	Ready     int // those that run
+	Processed int64
 }
 
-// childMain runs the application of the childSpec until it is told to stop, by a signal or the end of its input.
+// childMain runs the application of the childSpec until it is told to stop by a signal.
 func childMain() int {
 	var spec childSpec
 	if err := json.Unmarshal([]byte(os.Getenv(childEnv)), &spec); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
-	topology, err := countTopology(spec.In, spec.Out)
+	app, err := childApp(spec)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		// The parent holds the other end: a child never outlives it.
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		cancel()
-	}()
-	app, err := millrace.NewApp(topology,
-		millrace.ApplicationID(spec.App), millrace.Brokers(spec.Brokers...), millrace.StateDir(spec.StateDir),
-		millrace.CommitInterval(time.Duration(spec.CommitMs)*time.Millisecond),
-		millrace.FromProperties(map[string]string{"session.timeout.ms": fmt.Sprint(spec.SessionMs)}),
-	)
-	if err == nil {
-		err = app.Run(ctx)
-	}
-	if err != nil {
+	go answer(app)
+	if err := app.Run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
+func childApp(spec childSpec) (*millrace.App, error) {
+	build, ok := childTopologies[spec.Topology]
+	if !ok {
+		return nil, fmt.Errorf("there is no topology %q", spec.Topology)
+	}
+	b := millrace.NewBuilder()
+	build(b, spec.Topics)
+	topology, err := b.Build()
+	if err != nil {
+		return nil, err
+	}
+	return millrace.NewApp(topology, millrace.FromProperties(spec.Settings))
+}
+
+// answer tells the parent, for each line that it writes, how the App is.
+func answer(app *millrace.App) {
+	lines := bufio.NewScanner(os.Stdin)
+	out := json.NewEncoder(os.Stdout)
+	for lines.Scan() {
+		m := app.Metrics()
+		s := childStatus{State: m.State.String(), Tasks: len(m.Tasks), Processed: m.Processed}
+		for _, t := range m.Tasks {
+			if t.Phase == "running" {
+				s.Ready++
+			}
+		}
+		if err := out.Encode(s); err != nil {
+			break
+		}
+	}
+	// The parent holds the other end, and is gone: a child never outlives it.
+	os.Exit(3)
+}
+
 // child is a running child process.
 type child struct {
 	t     *testing.T
+	name  string
 	cmd   *exec.Cmd
-	stdin io.Closer
+	stdin io.WriteCloser
+	read  *json.Decoder
 	done  chan struct{}
 	err   error
 	mu    sync.Mutex
 	lines []string
 }
 
-// startChild starts this test binary as a process of an application.
+// startChild starts this test binary as a process of an application. The settings are added to what every child needs; its
+// state directory is one of its own if there is none among them.
 func startChild(t *testing.T, name string, spec childSpec) *child {
 	t.Helper()
-	spec.StateDir = filepath.Join(t.TempDir(), name)
+	settings := map[string]string{"commit.interval.ms": "100", "state.dir": filepath.Join(t.TempDir(), name)}
+	for k, v := range spec.Settings {
+		settings[k] = v
+	}
+	spec.Settings = settings
 	text, err := json.Marshal(spec)
 	if err != nil {
 		t.Fatal(err)
@@ -106,6 +131,10 @@ func startChild(t *testing.T, name string, spec childSpec) *child {
 	if err != nil {
 		t.Fatal(err)
 	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +142,7 @@ func startChild(t *testing.T, name string, spec childSpec) *child {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c := &child{t: t, cmd: cmd, stdin: stdin, done: make(chan struct{})}
+	c := &child{t: t, name: name, cmd: cmd, stdin: stdin, read: json.NewDecoder(stdout), done: make(chan struct{})}
 	go func() {
 		s := bufio.NewScanner(stderr)
 		for s.Scan() {
@@ -137,6 +166,19 @@ func startChild(t *testing.T, name string, spec childSpec) *child {
 	return c
 }
 
+// status asks the process how its App is.
+func (c *child) status() childStatus {
+	c.t.Helper()
+	var s childStatus
+	if _, err := fmt.Fprintln(c.stdin); err != nil {
+		c.t.Fatalf("%s has ended: %v", c.name, err)
+	}
+	if err := c.read.Decode(&s); err != nil {
+		c.t.Fatalf("%s does not answer: %v", c.name, err)
+	}
+	return s
+}
+
 // kill ends the process with SIGKILL.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill()
@@ -149,10 +191,10 @@ func (c *child) stop() {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-c.done:
-	case <-time.After(time.Minute):
-		c.t.Fatal("a process does not stop within a minute of SIGTERM")
+	case <-time.After(patience):
+		c.t.Fatalf("%s does not stop within %v of SIGTERM", c.name, patience)
 	}
 	if c.err != nil {
-		c.t.Fatalf("a process that was asked to stop ended with %v", c.err)
+		c.t.Fatalf("%s was asked to stop and ended with %v", c.name, c.err)
 	}
 }

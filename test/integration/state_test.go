@@ -4,11 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/serde"
@@ -17,30 +14,13 @@ import (
 	kafkatest "github.com/millrace-io/millrace/test/kafka"
 )
 
-func record(k, v string, ts time.Time) *kgo.Record {
-	return &kgo.Record{Key: []byte(k), Value: []byte(v), Timestamp: ts}
-}
-
-// shown prints records as "key=value" with "~" for null, in the order of one partition.
-func shown(records []*kgo.Record) string {
-	var out []string
-	for _, r := range records {
-		v := "~"
-		if r.Value != nil {
-			v = string(r.Value)
-		}
-		out = append(out, string(r.Key)+"="+v)
-	}
-	return strings.Join(out, " ")
-}
-
 func TestC072_DeleteAndReCreateWithinOneRestore(t *testing.T) {
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("c072")
 		in, out := kafkatest.CreateTopic(t, b, "in", 1), kafkatest.CreateTopic(t, b, "out", 1)
 		bld := millrace.NewBuilder()
 		text := serde.Nullable(serde.String)
-		agg := millrace.Aggregate(millrace.From(bld, strings2(in)).GroupByKey(),
+		agg := millrace.Aggregate(millrace.From(bld, texts(in)).GroupByKey(),
 			func() *string { return new(string) },
 			func(_, v string, agg *string) *string {
 				if v == "del" {
@@ -78,7 +58,7 @@ func TestC078_OldEventTimeAndChangelogRetention(t *testing.T) {
 		in, out := kafkatest.CreateTopic(t, b, "in", 1), kafkatest.CreateTopic(t, b, "out", 1)
 		bld := millrace.NewBuilder()
 		counts, _ := millrace.CountWindows(
-			millrace.From(bld, strings2(in)).GroupByKey().WindowBy(window.Tumbling(10*time.Millisecond).Grace(5*time.Millisecond)),
+			millrace.From(bld, texts(in)).GroupByKey().WindowBy(window.Tumbling(10*time.Millisecond).Grace(5*time.Millisecond)),
 			millrace.As("counts"), millrace.WithoutCache())
 		counts.ToStream().To(millrace.NewTopic(out, serde.Windowed(serde.String, 10*time.Millisecond), serde.Int64))
 		topology := buildTopology(t, bld)

@@ -14,17 +14,13 @@ import (
 	kafkatest "github.com/millrace-io/millrace/test/kafka"
 )
 
-func strings2(name string) millrace.Topic[string, string] {
-	return millrace.NewTopic(name, serde.String, serde.String)
-}
-
 func TestC070_NamesPartitionsAndConfigsOfInternalTopics(t *testing.T) {
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("c070")
 		ta, tb := kafkatest.CreateTopic(t, b, "a", 3), kafkatest.CreateTopic(t, b, "b", 2)
 		out := kafkatest.CreateTopic(t, b, "out", 1)
 		bld := millrace.NewBuilder()
-		merged := millrace.From(bld, strings2(ta)).Merge(millrace.From(bld, strings2(tb)))
+		merged := millrace.From(bld, texts(ta)).Merge(millrace.From(bld, texts(tb)))
 		group := func(name string) millrace.Grouped[string, string] {
 			return millrace.GroupBy(merged, func(_, v string) string { return v },
 				millrace.RepartitionName(name), millrace.WithKey(serde.String), millrace.WithValue(serde.String))
@@ -32,7 +28,7 @@ func TestC070_NamesPartitionsAndConfigsOfInternalTopics(t *testing.T) {
 		millrace.Count(group("g"), millrace.StoreName("cnt"))
 		millrace.CountWindows(group("gw").WindowBy(window.Tumbling(time.Hour).Grace(30*time.Minute)),
 			millrace.StoreName("wcnt"), millrace.Retain(6*time.Hour))
-		millrace.From(bld, strings2(ta)).Repartition(millrace.As("five"), millrace.Partitions(5)).To(strings2(out))
+		millrace.From(bld, texts(ta)).Repartition(millrace.As("five"), millrace.Partitions(5)).To(texts(out))
 		r := start(t, b, app, buildTopology(t, bld))
 		kafkatest.Load(t, b, ta, &kgo.Record{Key: []byte("k"), Value: []byte("v")})
 		awaitCommitted(t, b, app, ta, 1)
@@ -78,8 +74,8 @@ func TestC069_JoinAcrossPartitionCounts(t *testing.T) {
 
 		t.Run("refused", func(t *testing.T) {
 			bld := millrace.NewBuilder()
-			table := millrace.TableFrom(bld, strings2(tb), millrace.As("b"))
-			millrace.JoinTable(millrace.From(bld, strings2(ta)), table, join).To(strings2(out))
+			table := millrace.TableFrom(bld, texts(tb), millrace.As("b"))
+			millrace.JoinTable(millrace.From(bld, texts(ta)), table, join).To(texts(out))
 			err := start(t, b, b.Name("c069"), buildTopology(t, bld)).fails()
 			for _, part := range []string{ta, tb, "2", "3"} {
 				if !strings.Contains(err.Error(), part) {
@@ -90,9 +86,9 @@ func TestC069_JoinAcrossPartitionCounts(t *testing.T) {
 		t.Run("repartitioned", func(t *testing.T) {
 			app := b.Name("c069r")
 			bld := millrace.NewBuilder()
-			table := millrace.TableFrom(bld, strings2(tb), millrace.As("b"))
-			keyed := millrace.SelectKey(millrace.From(bld, strings2(ta)), func(_, v string) string { return v })
-			millrace.JoinTable(keyed, table, join, millrace.As("joined"), millrace.WithKey(serde.String)).To(strings2(out))
+			table := millrace.TableFrom(bld, texts(tb), millrace.As("b"))
+			keyed := millrace.SelectKey(millrace.From(bld, texts(ta)), func(_, v string) string { return v })
+			millrace.JoinTable(keyed, table, join, millrace.As("joined"), millrace.WithKey(serde.String)).To(texts(out))
 			r := start(t, b, app, buildTopology(t, bld))
 			kafkatest.Load(t, b, ta, &kgo.Record{Key: []byte("k"), Value: []byte("v")})
 			awaitCommitted(t, b, app, ta, 1)
@@ -104,8 +100,8 @@ func TestC069_JoinAcrossPartitionCounts(t *testing.T) {
 		t.Run("global", func(t *testing.T) {
 			app := b.Name("c069g")
 			bld := millrace.NewBuilder()
-			table := millrace.GlobalTableFrom(bld, strings2(tb), millrace.As("b"))
-			millrace.JoinGlobal(millrace.From(bld, strings2(ta)), table, func(_, v string) string { return v }, join).To(strings2(out))
+			table := millrace.GlobalTableFrom(bld, texts(tb), millrace.As("b"))
+			millrace.JoinGlobal(millrace.From(bld, texts(ta)), table, func(_, v string) string { return v }, join).To(texts(out))
 			r := start(t, b, app, buildTopology(t, bld))
 			kafkatest.Load(t, b, ta, &kgo.Record{Key: []byte("k"), Value: []byte("v")})
 			awaitCommitted(t, b, app, ta, 1)
