@@ -105,6 +105,14 @@ func tryStart(t *testing.T, b kafkatest.Broker, appID string, topology *millrace
 	return r, nil
 }
 
+// startKind starts one of childTopologies in this process.
+func startKind(t *testing.T, b kafkatest.Broker, appID, kind string, topics childTopics, opts ...millrace.AppOption) *running {
+	t.Helper()
+	bld := millrace.NewBuilder()
+	childTopologies[kind](bld, topics)
+	return start(t, b, appID, buildTopology(t, bld), opts...)
+}
+
 // Write takes the App's log.
 func (r *running) Write(p []byte) (int, error) {
 	r.mu.Lock()

@@ -1,0 +1,158 @@
+package integration_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/processor"
+
+	kafkatest "github.com/millrace-io/millrace/test/kafka"
+)
+
+// With both topics filled before the start, the record with the smallest timestamp goes first, whichever topic was filled
+// first.
+func TestC042_SmallestTimestampFirst(t *testing.T) {
+	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
+		for run := range 20 {
+			tableFirst := run%2 == 0
+			t.Run(fmt.Sprintf("run %d, table first %v", run/2, tableFirst), func(t *testing.T) {
+				t.Parallel()
+				topic := func(base string) string {
+					return kafkatest.CreateTopic(t, b, fmt.Sprint(base, "-", run), 1)
+				}
+				stream, table, out := topic("s"), topic("t"), topic("out")
+				var s, rows []*kgo.Record
+				for ts := int64(10); ts <= 50; ts += 10 {
+					s = append(s, at("k", fmt.Sprint("s", ts), ts))
+					rows = append(rows, at("k", fmt.Sprint("t", ts-5), ts-5))
+				}
+				if tableFirst {
+					kafkatest.Load(t, b, table, rows...)
+				}
+				kafkatest.Load(t, b, stream, s...)
+				if !tableFirst {
+					kafkatest.Load(t, b, table, rows...)
+				}
+				bld := millrace.NewBuilder()
+				tab := millrace.TableFrom(bld, texts(table), millrace.As("table"))
+				millrace.JoinTable(millrace.From(bld, texts(stream)), tab, func(s, r string) string { return s + "," + r }).To(texts(out))
+				r := start(t, b, b.Name(fmt.Sprint("c042-", run)), buildTopology(t, bld))
+				got := readN(t, b, out, 5)
+				r.stop()
+				equal(t, "joined", shown(got), "k=s10,t5 k=s20,t15 k=s30,t25 k=s40,t35 k=s50,t45")
+			})
+		}
+	})
+}
+
+// A window that has closed stays closed: after a clean stop, with the state or without, and after a SIGKILL. Which time a
+// late record is held against is a matter of what has been committed.
+func TestC013_AClosedWindowStaysClosed(t *testing.T) {
+	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
+		for i, c := range []struct {
+			name string
+			// end starts the application, waits until two records are committed, and ends it.
+			end      func(t *testing.T, app, dir string, topics childTopics)
+			keepsDir bool
+		}{
+			{"stopped", c013Stopped(b), true},
+			{"stopped, state lost", c013Stopped(b), false},
+			{"killed", c013Killed(b), true},
+			{"killed, state lost", c013Killed(b), false},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				app := b.Name(fmt.Sprint("c013-", i))
+				topics := childTopics{
+					In:   kafkatest.CreateTopic(t, b, fmt.Sprint("in-", i), 1),
+					Out:  kafkatest.CreateTopic(t, b, fmt.Sprint("out-", i), 1),
+					Late: kafkatest.CreateTopic(t, b, fmt.Sprint("late-", i), 1),
+				}
+				dir := filepath.Join(t.TempDir(), "state")
+				kafkatest.Load(t, b, topics.In, at("a", "x", 1), at("b", "x", 100))
+				c.end(t, app, dir, topics)
+				if !c.keepsDir {
+					dir = filepath.Join(t.TempDir(), "other")
+				}
+				kafkatest.Load(t, b, topics.In, at("a", "late 2", 2), at("b", "x", 101), at("a", "late 3", 3))
+				r := startKind(t, b, app, "window", topics, millrace.StateDir(dir), millrace.FromProperties(c013Settings()))
+				awaitCommitted(t, b, app, topics.In, 5)
+				r.stop()
+				var got []string
+				for _, rec := range kafkatest.ReadAll(t, b, topics.Out, kafkatest.Committed) {
+					got = append(got, fmt.Sprintf("%s=%d", rec.Key[:1], rec.Value[7]))
+				}
+				equal(t, "counts", strings.Join(got, " "), "a=1 b=1 b=2")
+				equal(t, "late", shown(kafkatest.ReadAll(t, b, topics.Late, kafkatest.Committed)), "a=late 2 a=late 3")
+				if n := r.app.Metrics().DroppedFor(millrace.DroppedLate); n != 2 {
+					t.Errorf("%d late records are counted, want 2", n)
+				}
+				if m := kafkatest.GroupOffsets(t, b, app)[topics.In][0].Metadata; !strings.HasPrefix(m, "AgAAAAAAAABl") {
+					t.Errorf("the committed metadata %q does not say 101", m)
+				}
+			})
+		}
+	})
+}
+
+// c013Settings keep the place of a killed process for a short time only, and the old windows in the changelog.
+func c013Settings() map[string]string {
+	return map[string]string{
+		"session.timeout.ms":                            "2000",
+		"windowstore.changelog.additional.retention.ms": fmt.Sprint(int64(1) << 60),
+	}
+}
+
+func c013Stopped(b kafkatest.Broker) func(*testing.T, string, string, childTopics) {
+	return func(t *testing.T, app, dir string, topics childTopics) {
+		r := startKind(t, b, app, "window", topics, millrace.StateDir(dir), millrace.FromProperties(c013Settings()))
+		awaitCommitted(t, b, app, topics.In, 2)
+		r.stop()
+	}
+}
+
+func c013Killed(b kafkatest.Broker) func(*testing.T, string, string, childTopics) {
+	return func(t *testing.T, app, dir string, topics childTopics) {
+		settings := kafkatest.Merge(c013Settings(), map[string]string{
+			"application.id": app, "bootstrap.servers": strings.Join(b.Bootstrap(), ","), "state.dir": dir,
+		})
+		c := startChild(t, "killed", childSpec{Topology: "window", Topics: topics, Settings: settings})
+		awaitCommitted(t, b, app, topics.In, 2)
+		c.kill()
+	}
+}
+
+// Skipped records move the committed offset, and no time.
+func TestC108_InvalidTimestamps(t *testing.T) {
+	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
+		app := b.Name("c108")
+		in, out := kafkatest.CreateTopic(t, b, "in", 1), kafkatest.CreateTopic(t, b, "out", 1)
+		bld := millrace.NewBuilder()
+		millrace.From(bld, texts(in), millrace.NodeName("source"), millrace.Timestamps(
+			func(r processor.Record[string, string], _ processor.Metadata, _ int64) (int64, error) {
+				if r.Value == "bad" {
+					return -1, nil
+				}
+				return r.TimestampMs, nil
+			})).To(texts(out))
+		kafkatest.Load(t, b, in, at("k", "ok", 5), at("k", "bad", 6), at("k", "bad", 7))
+		r := start(t, b, app, buildTopology(t, bld))
+		r.untilDone()
+		r.stop()
+		equal(t, "out", shown(kafkatest.ReadAll(t, b, out, kafkatest.Committed)), "k=ok")
+		o := kafkatest.GroupOffsets(t, b, app)[in][0]
+		if o.At != 3 {
+			t.Errorf("the committed offset is %d, want 3", o.At)
+		}
+		equal(t, "partition time", o.Metadata, base64.StdEncoding.EncodeToString(append([]byte{2}, bytes8(5)...)))
+		if n := r.app.Metrics().Dropped("source", millrace.DroppedNegativeTimestamp); n != 2 {
+			t.Errorf("%d records are counted as dropped for their timestamp, want 2; all drops: %+v", n, r.app.Metrics().Drops)
+		}
+	})
+}
