@@ -2,7 +2,8 @@
 
 export CGO_ENABLED = 0
 
-COUNT ?= 1000
+COUNT ?= 20000
+KILLS ?= 50
 OUT ?= out
 
 .PHONY: help check test race long bench demo
@@ -19,8 +20,8 @@ test: ## all tests; with a real Kafka where Java and Maven are found
 race: ## short tests under the race detector, without a real Kafka; needs a C compiler
 	CGO_ENABLED=1 MILLRACE_KAFKA=off MILLRACE_REQUIRE_KAFKA= go test -race -short ./...
 
-long: ## seeded tests with many more seeds: make long COUNT=5000
-	MILLRACE_MODEL_SEEDS=$(COUNT) MILLRACE_CONFORMANCE_SEEDS=$(COUNT) MILLRACE_SIM_SEEDS=$(COUNT) MILLRACE_REQUIRE_KAFKA=1 go test -timeout 4h -count 1 ./...
+long: ## the seeded tests with many more seeds, and many more kills: make long COUNT=50000 KILLS=200
+	MILLRACE_MODEL_SEEDS=$(COUNT) MILLRACE_KILLS=$(KILLS) MILLRACE_REQUIRE_KAFKA=1 go test -timeout 12h -count 1 ./...
 
 bench: ## the benchmark against Kafka Streams, on a quiet machine; the report goes into OUT: see bench/README.md
 	mkdir -p $(OUT) && bench/run --json $(OUT)/bench.json
