@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"regexp"
 	"slices"
 	"strings"
@@ -45,8 +46,11 @@ func (c *conn) retry(ctx context.Context, f func() error) error {
 		if errors.As(err, &ke) {
 			err = broker.Code(ke.Code) // franz-go's own search for the right broker failed
 		}
+		// A broker that cannot be connected to is not the only one: the search for another one begins anew.
+		var ne net.Error
+		dial := errors.As(err, &ne) && ctx.Err() == nil
 		var code broker.Code
-		if err == nil || !errors.As(err, &code) || !code.Retriable() || errors.Is(err, broker.ErrUnknownTopic) && n > unknownTries {
+		if err == nil || !dial && (!errors.As(err, &code) || !code.Retriable() || errors.Is(err, broker.ErrUnknownTopic) && n > unknownTries) {
 			return err
 		}
 		t := time.NewTimer(c.cfg.backoff(n))
