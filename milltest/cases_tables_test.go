@@ -205,15 +205,24 @@ func TestC049_FilterOnATable(t *testing.T) {
 	}
 }
 
-// A count starts from 0, which is the value before its first one.
+// A count starts from 0, which is the value before its first one. A cache and a store of the filter's own do not know of it.
 func TestFilterOfACount(t *testing.T) {
-	for cache, first := range map[int64]string{0: "k=~@1", 1 << 20: ""} {
+	for _, c := range []struct {
+		cache int64
+		opts  []millrace.StepOption
+		first string
+	}{
+		{0, nil, "k=~@1"},
+		{1 << 20, nil, ""},
+		{0, []millrace.StepOption{millrace.As("st")}, ""},
+		{1 << 20, []millrace.StepOption{millrace.As("st")}, ""},
+	} {
 		b := millrace.NewBuilder()
-		c := millrace.Count(millrace.From(b, strTopic).GroupByKey(), millrace.As("c"))
-		c.Filter(func(_ string, n int64) bool { return n%2 == 0 }).ToStream().To(countTopic)
-		d := milltest.New(t, build(t, b), milltest.CacheBytes(cache))
+		counts := millrace.Count(millrace.From(b, strTopic).GroupByKey(), millrace.As("c"))
+		counts.Filter(func(_ string, n int64) bool { return n%2 == 0 }, c.opts...).ToStream().To(countTopic)
+		d := milltest.New(t, build(t, b), milltest.CacheBytes(c.cache))
 		steps{
-			{"in", "k=a@1", first},
+			{"in", "k=a@1", c.first},
 			{"in", "k=a@2", "k=2@2"},
 			{"in", "k=a@3", "k=~@3"},
 			{"in", "k=a@4", "k=4@4"},

@@ -115,7 +115,7 @@ func old[K, V, A, CK any](f *folder[K, V, A], s *cache.Store[CK, A, current], ke
 func (f *folder[K, V, A]) fold(r *processor.Record[K, V], agg A, has bool) (out A, keep bool, err error) {
 	defer recovered(&err)
 	out, keep, err = f.f(r, agg, has)
-	return out, keep && err == nil && f.there(&out), err
+	return row(out, keep && f.there(&out), err)
 }
 
 // WindowAggregateSpec describes an aggregation of a stream by key and time window.

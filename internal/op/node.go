@@ -19,7 +19,7 @@ type Sink[K, V any] interface {
 //
 // In Kafka Streams: Change.
 type Change[V any] struct {
-	New, Old       V
+	New, Old       V    // the zero value where there is no such row
 	HasNew, HasOld bool // false: null (no such row)
 }
 

@@ -58,9 +58,22 @@ func (g *mapGetter[K, V, V2]) Lookup(k K) (v V2, tsMs int64, ok bool, err error)
 	if err != nil || !ok {
 		return v, 0, false, err
 	}
-	defer recovered(&err)
-	v, ok, err = g.f(k, p)
+	v, ok, err = g.call(k, p)
 	return v, tsMs, ok, err
+}
+
+func (g *mapGetter[K, V, V2]) call(k K, p V) (v V2, ok bool, err error) {
+	defer recovered(&err)
+	return row(g.f(k, p))
+}
+
+// row clears the value of a row that is not there: whoever gets it sees the zero value.
+func row[V any](v V, ok bool, err error) (V, bool, error) {
+	if !ok || err != nil {
+		var zero V
+		return zero, false, err
+	}
+	return v, true, nil
 }
 
 // TableSpec says what a table step keeps and forwards. It is read when a task is built, so what later steps ask of a
@@ -268,12 +281,12 @@ func (t *tableMap[K, V, V2]) update(r *processor.Record[K, Change[V]]) (c Change
 func (t *tableMap[K, V, V2]) call(r *processor.Record[K, Change[V]]) (c Change[V2], err error) {
 	defer recovered(&err)
 	if r.Value.HasNew {
-		if c.New, c.HasNew, err = t.f(r.Key, r.Value.New); err != nil {
+		if c.New, c.HasNew, err = row(t.f(r.Key, r.Value.New)); err != nil {
 			return c, err
 		}
 	}
 	if t.out.spec.SendOld && t.out.store == nil && r.Value.HasOld {
-		c.Old, c.HasOld, err = t.f(r.Key, r.Value.Old)
+		c.Old, c.HasOld, err = row(t.f(r.Key, r.Value.Old))
 	}
 	return c, err
 }
