@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -43,6 +44,8 @@ func Write(ctx context.Context, b Broker, topic string, records iter.Seq[*kgo.Re
 		kgo.SeedBrokers(b.Bootstrap()...),
 		kgo.DefaultProduceTopic(topic),
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
+		// A broker may refuse the first records of a topic that was made a moment ago; the default would wait five seconds.
+		kgo.MetadataMinAge(50 * time.Millisecond),
 	}
 	client, err := kgo.NewClient(append(base, opts...)...)
 	if err != nil {
@@ -178,7 +181,7 @@ func withReader(b Broker, topic string, use func(*reader) error) error {
 	// Version 12 is the last in which Fetch names topics rather than their ids.
 	versions := kversion.Stable()
 	versions.SetMaxKeyVersion(kmsg.Fetch.Int16(), 12)
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.Bootstrap()...), kgo.MaxVersions(versions))
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Bootstrap()...), kgo.MaxVersions(versions), kgo.MetadataMinAge(pollInterval))
 	if err != nil {
 		return fmt.Errorf("kafkatest: client: %w", err)
 	}

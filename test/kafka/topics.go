@@ -15,7 +15,8 @@ import (
 
 // withAdmin runs a question to the cluster with a client of its own.
 func withAdmin(b Broker, ask func(*kadm.Client) error) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.Bootstrap()...))
+	// What is asked again and again must not be answered from what was heard last: the default keeps it for five seconds.
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Bootstrap()...), kgo.MetadataMinAge(pollInterval))
 	if err != nil {
 		return fmt.Errorf("kafkatest: admin client: %w", err)
 	}
