@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -285,6 +286,29 @@ func TestDrain_fromEveryState(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An end that is asked for during a turn that hands over and then takes more records: those are handed over too.
+func TestDrain_duringATurnThatHandsOverAndGoesOn(t *testing.T) {
+	s := ran(t)
+	s.cluster.Append(tp("in", 1), kv("c", "3"))
+	s.settle() // taken, and not committed yet
+	s.auto = false
+	s.cluster.Append(tp("in", 1), kv("d", "4"))
+	if err := s.clock.Advance(100 * time.Millisecond); err != nil { // the commit is due with the batch
+		t.Fatal(err)
+	}
+	s.settle()
+	if !slices.ContainsFunc(s.works, func(w *Work) bool { return w.handOver && len(w.batches) > 0 }) {
+		t.Fatal("no turn hands over and goes on")
+	}
+	s.step(Stop{})
+	s.auto = true
+	s.settle()
+	if !s.finished || s.err != nil {
+		t.Fatalf("finished %t err %v", s.finished, s.err)
+	}
+	s.wantCommitted(1, 3)
 }
 
 // A drain is bounded: what hangs is left behind.

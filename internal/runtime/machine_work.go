@@ -166,7 +166,8 @@ func (m *Machine) observe(s *slot, d *Done) {
 	if d.unit {
 		s.unacked++
 	}
-	if d.handed && s.closing == closeClean {
+	// A turn that began before the end was asked for may have taken records behind its hand-over.
+	if d.handed && s.closing == closeClean && !d.work.process {
 		s.handed = true
 	}
 	if d.Err != nil || s.closing != closeNot {
