@@ -2,6 +2,7 @@ package milltest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -180,6 +181,9 @@ func (d *Driver) ReadRaw(topic string) []Raw {
 	d.reads[topic] = len(d.written[topic])
 	return all
 }
+
+// Written returns all records of a topic so far, in the order of writing, whether they have been read or not.
+func (d *Driver) Written(topic string) []Raw { return slices.Clone(d.written[topic]) }
 
 func decode[K, V any](raw Raw, key serde.Serde[K], value serde.Serde[V]) (r processor.Record[K, V], err error) {
 	r = processor.Record[K, V]{
