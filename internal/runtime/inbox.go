@@ -2,6 +2,8 @@ package runtime
 
 import (
 	"context"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 
 	"github.com/millrace-io/millrace/internal/clock"
@@ -58,26 +60,34 @@ func (b *inbox) wait(c clock.Clock, atMs int64, timed bool) {
 
 // notifier calls the application's listeners, in order and apart from everything else: what they do holds nobody up.
 type notifier struct {
+	log   *slog.Logger
 	mu    sync.Mutex
 	queue []func()
 	wake  chan struct{}
-	done  chan struct{}
 }
 
-func newNotifier() *notifier {
-	n := &notifier{wake: make(chan struct{}, 1), done: make(chan struct{})}
-	return n
+func newNotifier(log *slog.Logger) *notifier {
+	return &notifier{log: log, wake: make(chan struct{}, 1)}
+}
+
+// call keeps a panic of a listener from the rest.
+func (n *notifier) call(f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			n.log.Error("a listener has panicked", "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	f()
 }
 
 func (n *notifier) run(ctx context.Context) {
-	defer close(n.done)
 	for {
 		n.mu.Lock()
 		q := n.queue
 		n.queue = nil
 		n.mu.Unlock()
 		for _, f := range q {
-			f()
+			n.call(f)
 		}
 		if len(q) > 0 {
 			continue

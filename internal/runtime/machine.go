@@ -337,7 +337,7 @@ func (m *Machine) NextWakeMs() (ms int64, ok bool) {
 	for _, r := range m.revocations {
 		at(r.deadlineMs)
 	}
-	if m.drain != nil {
+	if m.drain != nil && m.nowMs < m.drain.deadlineMs {
 		at(m.drain.deadlineMs)
 	}
 	return ms, ok

@@ -114,9 +114,9 @@ func (w *world) lose() {
 	for id, m := range w.owner {
 		if m == s.member {
 			delete(w.owner, id)
-			w.zombies = w.zombies || s.prod.Unacknowledged() > 0
 		}
 	}
+	w.zombies = w.zombies || s.prod.Unacknowledged() > 0 || len(s.works) > 0
 	if w.rng.IntN(2) == 0 {
 		w.group.Expire(s.member)
 	}

@@ -153,7 +153,7 @@ func NewRunner(cfg RunnerConfig) *Runner {
 	setDefault(&cfg.RequestTimeout, 30*time.Second)
 	setDefault(&cfg.MaxBlock, time.Minute)
 	setDefault(&cfg.RefreshInterval, 5*time.Minute)
-	return &Runner{cfg: cfg, log: cfg.Logger, inbox: newInbox(), notes: newNotifier(), restores: make(map[*life]context.CancelFunc)}
+	return &Runner{cfg: cfg, log: cfg.Logger, inbox: newInbox(), notes: newNotifier(cfg.Logger), restores: make(map[*life]context.CancelFunc)}
 }
 
 func setDefault[T comparable](v *T, d T) {

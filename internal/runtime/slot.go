@@ -104,7 +104,7 @@ func (s *slot) wakeMs() int64 {
 	if s.phase == phaseWaiting {
 		return s.retryMs
 	}
-	if s.phase != phaseRunning || s.working != nil || s.queued {
+	if s.phase != phaseRunning || s.closing != closeNot || s.working != nil || s.queued {
 		return 0
 	}
 	at := int64(0)
