@@ -134,15 +134,54 @@ func adminSettings() []Setting {
 // topicConfigs are the configs that a topic of Kafka 4.4.0 knows.
 func topicConfigs() []string {
 	return []string{
-		"cleanup.policy", "compression.gzip.level", "compression.lz4.level", "compression.type", "compression.zstd.level",
-		"delete.retention.ms", "errors.deadletterqueue.group.enable", "file.delete.delay.ms", "flush.messages", "flush.ms",
-		"index.interval.bytes", "local.retention.bytes", "local.retention.ms", "max.compaction.lag.ms",
-		"max.decompressed.message.bytes", "max.message.bytes", "message.downconversion.enable", "message.timestamp.after.max.ms",
-		"message.timestamp.before.max.ms", "message.timestamp.type", "min.cleanable.dirty.ratio", "min.compaction.lag.ms",
-		"min.insync.replicas", "preallocate", "remote.copy.lag.bytes", "remote.copy.lag.ms", "remote.log.copy.disable",
-		"remote.log.delete.on.disable", "remote.storage.enable", "retention.bytes", "retention.ms", "segment.bytes",
-		"segment.index.bytes", "segment.jitter.ms", "segment.ms", "unclean.leader.election.enable",
+		"cleanup.policy",
+		"compression.gzip.level",
+		"compression.lz4.level",
+		"compression.type",
+		"compression.zstd.level",
+		"delete.retention.ms",
+		"errors.deadletterqueue.group.enable",
+		"file.delete.delay.ms",
+		"flush.messages",
+		"flush.ms",
+		"follower.replication.throttled.replicas",
+		"index.interval.bytes",
+		"internal.segment.bytes",
+		"leader.replication.throttled.replicas",
+		"local.retention.bytes",
+		"local.retention.ms",
+		"max.compaction.lag.ms",
+		"max.decompressed.message.bytes",
+		"max.message.bytes",
+		"message.timestamp.after.max.ms",
+		"message.timestamp.before.max.ms",
+		"message.timestamp.type",
+		"min.cleanable.dirty.ratio",
+		"min.compaction.lag.ms",
+		"min.insync.replicas",
+		"preallocate",
+		"remote.copy.lag.bytes",
+		"remote.copy.lag.ms",
+		"remote.log.copy.disable",
+		"remote.log.delete.on.disable",
+		"remote.storage.enable",
+		"retention.bytes",
+		"retention.ms",
+		"segment.bytes",
+		"segment.index.bytes",
+		"segment.jitter.ms",
+		"segment.ms",
+		"unclean.leader.election.enable",
 	}
+}
+
+// TopicConfig tells whether topics have a config of that name, and if not, which known one is nearest.
+func TopicConfig(name string) (nearestName string, ok bool) {
+	known := topicConfigs()
+	if slices.Contains(known, name) {
+		return name, true
+	}
+	return nearest(name, known), false
 }
 
 func knownTopicConfig(name string) bool { return slices.Contains(topicConfigs(), name) }
