@@ -66,6 +66,11 @@ type Store[K, V, C any] struct {
 	clone   func(V) V // nil: assigning is enough
 	decoded bool
 	blame   func(C, error) error
+	// content tells what a decoded value holds beside its own size; nil: nothing, or it cannot be told, and then typical
+	// stands for it, which follows the lengths of encoded values.
+	content func(*V) int64
+	guessed bool
+	typical int64
 
 	bytes   int64
 	entries map[string]*entry[K, V, C]
@@ -108,6 +113,11 @@ func New[K, V, C any](cfg Config[K, V, C]) *Store[K, V, C] {
 	} else if nilness.Flat[V]() {
 		s.decoded = true
 	}
+	if s.decoded {
+		exact := false
+		s.content, exact = contentSizer[V]()
+		s.guessed = !exact
+	}
 	s.lru.of = func(e *entry[K, V, C]) *link[K, V, C] { return &e.lru }
 	s.dirty.of = func(e *entry[K, V, C]) *link[K, V, C] { return &e.dirty }
 	return s
@@ -142,6 +152,7 @@ func (s *Store[K, V, C]) Get(key []byte) (v V, tsMs int64, ok bool, err error) {
 	if s.max > 0 {
 		e := s.insert(key)
 		e.has, e.tsMs = true, tsMs
+		s.learn(len(local) - stampBytes)
 		s.copyIn(e, v, local[stampBytes:])
 		if err := s.resize(e); err != nil {
 			return v, 0, false, err
@@ -170,6 +181,13 @@ func (s *Store[K, V, C]) Put(key []byte, k K, v V, has bool, tsMs int64, ctx C) 
 	}
 	// The value is encoded before anything is touched: one that does not encode leaves what was there.
 	raw := s.scratch[:0]
+	if has && s.guessed && s.typical == 0 {
+		// Once, so that the bound holds from the first value on. An error shows when the value is written out.
+		if b, err := s.value.Append(raw, v); err == nil {
+			s.scratch = b
+			s.learn(len(b))
+		}
+	}
 	if has && !s.decoded {
 		var err error
 		if raw, err = s.value.Append(raw, v); err != nil {
@@ -234,7 +252,17 @@ func (s *Store[K, V, C]) local(v V, tsMs int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.learn(len(b) - stampBytes)
 	return s.backing.Keep(b), nil
+}
+
+// learn follows the length of encoded values: an eighth of the way each time.
+func (s *Store[K, V, C]) learn(n int) {
+	if s.typical == 0 {
+		s.typical = int64(n) + 1
+		return
+	}
+	s.typical += (int64(n) + 1 - s.typical) / 8
 }
 
 // Flush writes what waits, oldest write first, and reports it. While a flush is under way another call does nothing.
@@ -375,6 +403,12 @@ func (s *Store[K, V, C]) insert(key []byte) *entry[K, V, C] {
 
 func (s *Store[K, V, C]) resize(e *entry[K, V, C]) error {
 	size := int64(len(e.key)+len(e.raw)) + entryOverhead + int64(unsafe.Sizeof(e.val))
+	switch {
+	case s.content != nil:
+		size += s.content(&e.val)
+	case s.guessed && e.has:
+		size += s.typical
+	}
 	s.bytes += size - e.size
 	e.size = size
 	return s.shrink()

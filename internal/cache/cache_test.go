@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -123,6 +124,7 @@ func runKind[V any](t *testing.T, k kind[V], test func(t *testing.T, h *harness)
 	h.open = func(cfg Config[string, struct{}, string], needOld bool) {
 		s := New(Config[string, V, string]{Backing: h.backing, Value: k.serde, Dedupe: cfg.Dedupe, MaxBytes: cfg.MaxBytes, Blame: cfg.Blame})
 		h.bytes, h.drop, h.flush, h.max = s.Bytes, s.Drop, s.Flush, cfg.MaxBytes
+		h.entries = func() int { return len(s.entries) }
 		h.size = func() (n int64) {
 			for _, e := range s.entries {
 				n += e.size
@@ -195,6 +197,7 @@ type harness struct {
 	waiting  func() string
 	bytes    func() int64
 	size     func() int64
+	entries  func() int
 	drop     func()
 	flush    func() error
 	max      int64
@@ -518,4 +521,63 @@ func TestStore_againstAPlainMap(t *testing.T) {
 			}
 		})
 	})
+}
+
+// A value counts with what it holds, decoded or not.
+func TestBytes_contentOfValuesCounts(t *testing.T) {
+	eachKind(t, func(t *testing.T, h *harness) {
+		large := strings.Repeat("x", 1000)
+		for _, dedupe := range []bool{false, true} {
+			h.open(Config[string, struct{}, string]{Dedupe: dedupe, MaxBytes: 20_000}, false)
+			for i := range 100 {
+				h.must(h.put(fmt.Sprint("key", i), large, int64(i), ""))
+				if h.bytes() > h.max {
+					t.Fatalf("%d bytes, the bound is %d", h.bytes(), h.max)
+				}
+			}
+			if h.entries() > 20 {
+				t.Errorf("%d values of 1000 bytes within 20000", h.entries())
+			}
+			for i := range 100 {
+				h.wantGet(fmt.Sprint("key", i), fmt.Sprintf("%s@%d", large, i))
+			}
+			if h.entries() > 20 || h.entries() < 5 {
+				t.Errorf("%d values of 1000 bytes within 20000", h.entries())
+			}
+		}
+	})
+}
+
+func TestContentSizer(t *testing.T) {
+	type inner struct {
+		a string
+		n int
+	}
+	type outer struct {
+		at    time.Time
+		x     inner
+		texts [2]inner
+		sums  [1000]int64
+	}
+	size, exact := contentSizer[outer]()
+	v := outer{x: inner{a: "123"}, texts: [2]inner{{a: "4"}, {a: "56789"}}}
+	if !exact || size(&v) != 9 {
+		t.Errorf("content %d, exact %v, want 9", size(&v), exact)
+	}
+	if size, exact := contentSizer[int64](); size != nil || !exact {
+		t.Error("a number holds nothing")
+	}
+	if size, exact := contentSizer[[]byte](); !exact || size(&[]byte{1, 2}) != 2 {
+		t.Error("bytes hold their length")
+	}
+	for name, exact := range map[string]bool{"pointer": isExact[*int](), "map": isExact[struct{ m map[int]int }](), "many": isExact[[100]string]()} {
+		if exact {
+			t.Errorf("%s: what it holds cannot be told", name)
+		}
+	}
+}
+
+func isExact[V any]() bool {
+	_, exact := contentSizer[V]()
+	return exact
 }
