@@ -109,3 +109,14 @@ func highest(t *testing.T, records []*kgo.Record) map[string]int64 {
 	}
 	return out
 }
+
+// drops lists what an App has skipped, late records and dead letters included, by step and reason.
+func drops(r *running) string {
+	var out []string
+	for _, d := range r.app.Metrics().Drops {
+		if d.Count != 0 {
+			out = append(out, fmt.Sprintf("%s %s %d", d.Step, d.Reason, d.Count))
+		}
+	}
+	return strings.Join(out, ", ")
+}

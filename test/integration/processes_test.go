@@ -31,6 +31,7 @@ func processRecords() int {
 // Three processes of one application share the work; one is killed half-way. The others take its partitions over within its
 // session timeout and ten seconds, and no key ends below its right count.
 func TestThreeProcesses_oneIsKilled(t *testing.T) {
+	t.Parallel() // with tests that mostly wait, as this one does for the session of the dead
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		p := startThree(t, b, processRecords())
 		var killed time.Time
