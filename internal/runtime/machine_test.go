@@ -22,7 +22,7 @@ var (
 
 func tp(topic string, p int32) broker.TopicPartition { return brokertest.TP(topic, p) }
 
-func build(t *testing.T, f func(b *topology.Builder)) *topology.Topology {
+func build(t testing.TB, f func(b *topology.Builder)) *topology.Topology {
 	t.Helper()
 	b := topology.NewBuilder()
 	f(b)
@@ -34,7 +34,7 @@ func build(t *testing.T, f func(b *topology.Builder)) *topology.Topology {
 }
 
 // countAndCopy reads in, counts by key in the store "counts", and writes the counts to out.
-func countTopology(t *testing.T) *topology.Topology {
+func countTopology(t testing.TB) *topology.Topology {
 	return build(t, func(b *topology.Builder) {
 		spec := &op.TableSpec{Store: "counts"}
 		b.AddSource(topology.Source{Name: "source", Topics: []string{"in"}, Op: op.NewSource(op.SourceSpec[string, string]{Key: serde.String, Value: serde.String})})
@@ -47,7 +47,7 @@ func countTopology(t *testing.T) *topology.Topology {
 	})
 }
 
-func copyTopology(t *testing.T) *topology.Topology {
+func copyTopology(t testing.TB) *topology.Topology {
 	return build(t, func(b *topology.Builder) {
 		b.AddSource(topology.Source{Name: "source", Topics: []string{"in"}, Op: op.NewSource(op.SourceSpec[string, string]{Key: serde.String, Value: serde.String})})
 		b.AddProcessor(topology.Processor{Name: "copy", Parents: []string{"source"}, Op: op.NewPeek(func(r *processor.Record[string, string]) error {

@@ -26,6 +26,7 @@ type outbox struct {
 	flying      bool    // one of them is on its way, or waits for a verdict
 	segs        []*segment
 	outstanding int // records without an answer
+	free        []*slab
 	failed      []*sent
 	told        bool // wake was called and the machine has not looked yet
 }
@@ -47,6 +48,58 @@ type sent struct {
 	attempt int
 	err     error
 	queued  bool // sent one by one
+	slab    *slab
+	answer  func(offset int64, err error) // done, bound once
+}
+
+// slab holds records that were sent together. It is used again when all of them have an answer, so that a record on its
+// way costs no allocation.
+type slab struct {
+	recs []sent
+	left int // without an answer
+}
+
+// slabSize is how many records a slab holds.
+const slabSize = 256
+
+// freeSlabs is how many idle slabs an outbox keeps.
+const freeSlabs = 64
+
+// take returns an empty slab, counted for n records.
+func (b *outbox) take(n int) *slab {
+	b.mu.Lock()
+	if k := len(b.free); k > 0 {
+		s := b.free[k-1]
+		b.free[k-1] = nil
+		b.free = b.free[:k-1]
+		b.mu.Unlock()
+		s.left = n
+		return s
+	}
+	b.mu.Unlock()
+	s := &slab{recs: make([]sent, slabSize), left: n}
+	for i := range s.recs {
+		r := &s.recs[i]
+		r.box, r.slab = b, s
+		r.answer = r.done
+	}
+	return s
+}
+
+// giveBack ends a record's use of its slab. The lock is held.
+func (b *outbox) giveBack(s *sent) {
+	if s.slab == nil {
+		return
+	}
+	s.slab.left--
+	if s.slab.left > 0 || len(b.free) >= freeSlabs {
+		return
+	}
+	for i := range s.slab.recs {
+		r := &s.slab.recs[i]
+		*r = sent{box: b, slab: s.slab, answer: r.answer}
+	}
+	b.free = append(b.free, s.slab)
 }
 
 // readyUnit is a unit that may be committed, with the changelog positions that its writes stand for.
@@ -89,6 +142,18 @@ func (b *outbox) settle(s *sent) {
 	b.pump()
 }
 
+// uncount takes back what was expected and will not be sent.
+func (b *outbox) uncount(seg *segment, n int) {
+	b.mu.Lock()
+	seg.pending -= n
+	b.outstanding -= n
+	tell := b.tell(b.outstanding == 0)
+	b.mu.Unlock()
+	if tell {
+		b.wake()
+	}
+}
+
 // produce hands a counted record to the producer, or puts it into the queue.
 func (b *outbox) produce(s *sent) {
 	b.mu.Lock()
@@ -102,7 +167,7 @@ func (b *outbox) produce(s *sent) {
 		b.pump()
 		return
 	}
-	b.producer.Produce(s.ProduceRecord, s.done)
+	b.producer.Produce(s.ProduceRecord, s.answer)
 }
 
 // pump sends the next of the queue if it is its turn.
@@ -117,7 +182,7 @@ func (b *outbox) pump() {
 	b.queue = b.queue[1:]
 	b.flying = true
 	b.mu.Unlock()
-	b.producer.Produce(s.ProduceRecord, s.done)
+	b.producer.Produce(s.ProduceRecord, s.answer)
 }
 
 // setSolo turns sending one by one on or off. What is queued keeps its order.
@@ -134,13 +199,16 @@ func (b *outbox) alone() bool {
 	return b.solo
 }
 
+// settled ends a record; it must not be used afterwards. The lock is held.
 func (b *outbox) settled(s *sent) (tell bool) {
-	s.seg.pending--
+	seg := s.seg
+	seg.pending--
 	b.outstanding--
 	if s.queued {
 		b.flying = false
 	}
-	return b.tell(b.outstanding == 0 || s.seg.closed && s.seg.pending == 0)
+	b.giveBack(s)
+	return b.tell(b.outstanding == 0 || seg.closed && seg.pending == 0)
 }
 
 func (b *outbox) tell(cause bool) bool {
@@ -155,6 +223,7 @@ func (b *outbox) tell(cause bool) bool {
 func (s *sent) done(offset int64, err error) {
 	b := s.box
 	b.mu.Lock()
+	queued := s.queued
 	var tell bool
 	switch {
 	case err == nil:
@@ -176,7 +245,7 @@ func (s *sent) done(offset int64, err error) {
 	if tell {
 		b.wake()
 	}
-	if s.queued {
+	if queued {
 		b.pump()
 	}
 }
@@ -223,15 +292,15 @@ func (b *outbox) shutDown() {
 	b.mu.Lock()
 	b.shut = true
 	for _, s := range b.failed {
-		s.seg.pending--
-		b.outstanding--
+		b.settled(s)
 	}
 	b.failed = nil
 	for _, s := range b.queue {
-		s.seg.pending--
-		b.outstanding--
+		s.queued = false // it is not the one on its way
+		b.settled(s)
 	}
 	b.queue = nil
+	b.told = false // the machine looks by itself
 	b.mu.Unlock()
 }
 

@@ -273,7 +273,7 @@ func (w *Work) judgeFailures() error {
 		}
 		if retry {
 			s.err = nil
-			w.shared.producer.Produce(s.ProduceRecord, s.done)
+			w.shared.producer.Produce(s.ProduceRecord, s.answer)
 			continue
 		}
 		l.box.settle(s)
@@ -343,33 +343,40 @@ func (l *life) send(sh *shared, out []op.Output, seg *segment) error {
 	if len(out) == 0 || !l.box.expect(seg, len(out)) {
 		return nil
 	}
-	slab := make([]sent, len(out))
 	var nowMs int64
 	if l.retention != nil {
 		nowMs = sh.clock.NowMs()
 	}
-	for i := range out {
-		s := &slab[i]
-		s.Output, s.box, s.seg, s.store = out[i], l.box, seg, l.storeIndex(out[i].Store)
-		if s.store >= 0 && nowMs > 0 {
-			l.checkRetention(sh, s, nowMs)
-		}
-		if err := l.checkSize(sh, s); err != nil {
-			for j := i; j < len(out); j++ {
-				slab[j].box, slab[j].seg = l.box, seg
-				l.box.settle(&slab[j])
+	for from := 0; from < len(out); from += slabSize {
+		part := out[from:min(from+slabSize, len(out))]
+		slab := l.box.take(len(part))
+		for i := range part {
+			s := &slab.recs[i]
+			s.Output, s.seg, s.store = part[i], seg, l.storeIndex(part[i].Store)
+			if s.store >= 0 && nowMs > 0 {
+				l.checkRetention(sh, s, nowMs)
 			}
-			return err
-		}
-	}
-	for i := range slab {
-		if s := &slab[i]; s.err == nil {
+			if err := l.checkSize(sh, s); err != nil {
+				l.drop(slab, i, len(part), seg)
+				l.box.uncount(seg, len(out)-from-len(part))
+				return err
+			}
+			if s.err != nil {
+				l.box.settle(s)
+				continue
+			}
 			l.box.produce(s)
-		} else {
-			l.box.settle(s)
 		}
 	}
 	return nil
+}
+
+// drop settles records of a slab that will not be sent.
+func (l *life) drop(slab *slab, from, to int, seg *segment) {
+	for i := from; i < to; i++ {
+		slab.recs[i].seg = seg
+		l.box.settle(&slab.recs[i])
+	}
 }
 
 // noteRetention finds the changelogs from which a broker deletes by event time.
