@@ -35,6 +35,8 @@ type (
 		Identity broker.Identity
 		Offsets  map[broker.TopicPartition]broker.OffsetMeta
 	}
+	// Flush sends what lingers in the producer for fuller batches: a commit waits for it.
+	Flush struct{}
 	// Purge deletes records of repartition topics; answered by Purged.
 	Purge struct {
 		Before map[broker.TopicPartition]int64
@@ -63,6 +65,7 @@ func (Restore) action()       {}
 func (CancelRestore) action() {}
 func (Run) action()           {}
 func (Commit) action()        {}
+func (Flush) action()         {}
 func (Purge) action()         {}
 func (Maintain) action()      {}
 func (Subscribe) action()     {}

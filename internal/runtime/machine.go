@@ -95,6 +95,7 @@ type Machine struct {
 	busy     int     // workers in use, those that are held up not counted
 	restores int
 	full     bool // the producer has no room
+	flush    bool // a unit was handed over in this step
 
 	nextCommitMs int64
 	round        uint64
@@ -160,6 +161,10 @@ func (m *Machine) Step(nowMs int64, ev Event) {
 	m.tryCommit()
 	m.checkRevocations()
 	m.checkDrain()
+	if m.flush {
+		m.flush = false
+		m.do(Flush{})
+	}
 	m.setState()
 	if m.nowMs >= m.publishMs || m.over {
 		m.publishMs = m.nowMs + publishEveryMs

@@ -231,12 +231,19 @@ func (m *Machine) committed(s *slot) {
 				}
 			}
 		}
+		seal := sealing{unit: u.unit}
 		for _, log := range m.logsOf(s) {
-			if o, ok := u.unit.Offsets[log.TopicPartition]; ok && log.Reused {
-				u.setPosition(log.Store, o.Offset)
+			o, ok := u.unit.Offsets[log.TopicPartition]
+			if !ok || !log.Reused {
+				continue
+			}
+			u.setPosition(log.Store, o.Offset)
+			if in := s.input(log.TopicPartition); in != nil && in.end >= 0 && o.Offset >= in.end {
+				seal.level = append(seal.level, log.Store)
 			}
 		}
-		s.toSeal = append(s.toSeal, sealing{unit: u.unit, positions: u.positions})
+		seal.positions = u.positions
+		s.toSeal = append(s.toSeal, seal)
 	}
 	m.count(metrics.Commits, int64(len(units)))
 	s.solo = false

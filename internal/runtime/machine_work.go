@@ -165,6 +165,7 @@ func (m *Machine) worked(d *Done) {
 func (m *Machine) observe(s *slot, d *Done) {
 	if d.unit {
 		s.unacked++
+		m.flush = true
 	}
 	// A turn that began before the end was asked for may have taken records behind its hand-over.
 	if d.handed && s.closing == closeClean && !d.work.process {

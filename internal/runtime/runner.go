@@ -304,6 +304,10 @@ func (r *Runner) execute(a Action) {
 		r.workers.run(a.Work)
 	case Commit:
 		r.wg.Go(func() { r.commit(a) })
+	case Flush:
+		if err := r.cfg.Clients.Producer.Flush(r.ctx); err != nil && r.ctx.Err() == nil {
+			r.log.Debug("flush", "error", err)
+		}
 	case Purge:
 		r.wg.Go(func() {
 			ctx, cancel := context.WithTimeout(r.ctx, r.cfg.RequestTimeout)

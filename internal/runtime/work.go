@@ -48,6 +48,7 @@ const (
 type sealing struct {
 	unit      *task.Unit
 	positions map[string]state.Position
+	level     []string // stores whose changelog is an input that was read to its end
 }
 
 // Work is one turn of a task on a worker.
@@ -141,6 +142,11 @@ func (w *Work) run(d *Done) error {
 	for _, s := range w.seal {
 		if err := l.task.Sealed(s.unit, s.positions); err != nil {
 			return fmt.Errorf("millrace: task %s: %w", l.name, err)
+		}
+		for _, store := range s.level {
+			if err := l.set.SetLevel(store, w.shared.clock.NowMs()); err != nil {
+				return fmt.Errorf("millrace: task %s: %w", l.name, err)
+			}
 		}
 	}
 	if err := w.judgeFailures(); err != nil {
