@@ -310,3 +310,49 @@ func TestApp_cancelledWhileStarting(t *testing.T) {
 		t.Errorf("state %v", app.State())
 	}
 }
+
+// Two topologies under one application id: the one that comes second is told so, and does no harm.
+func TestC103_TwoTopologiesUnderOneId(t *testing.T) {
+	k := newKafka(t)
+	for _, topic := range []string{"one", "two", "out"} {
+		k.topic(topic, 2)
+	}
+	first := k.start(mustBuild(t, func(b *Builder) { From(b, strTopic("one")).To(strTopic("out")) }))
+	first.untilRunning()
+	second := k.start(mustBuild(t, func(b *Builder) { From(b, strTopic("two")).To(strTopic("out")) }))
+	if err := second.fails(); !errors.Is(err, ErrTopologyMismatch) {
+		t.Errorf("error %v", err)
+	}
+	k.produce(rec("one", "k", "v", 1))
+	wantEqual(t, "out", values(k.read("out", 1)), []string{"k=v"})
+	first.stop()
+}
+
+// A static member that stays in the group when it stops has its tasks kept for it.
+func TestApp_stayInGroup(t *testing.T) {
+	k := newKafka(t)
+	k.topic("in", 4)
+	k.topic("out", 1)
+	topology := countInto(t, "in", "out")
+	dir := t.TempDir()
+	stays := k.start(topology, StateDir(dir), StayInGroup())
+	other := k.start(topology)
+	for _, a := range []*testApp{stays, other} {
+		a.until("two tasks each", func() bool {
+			return len(stays.app.Metrics().Tasks) == 2 && len(other.app.Metrics().Tasks) == 2
+		})
+		a.untilRunning()
+	}
+	stays.stop()
+	again := k.start(topology, StateDir(dir))
+	again.untilRunning()
+	if n := len(again.app.Metrics().Tasks); n != 2 {
+		t.Errorf("it came back to %d tasks, want its 2", n)
+	}
+	if n := len(other.app.Metrics().Tasks); n != 2 || other.app.State() != Running {
+		t.Errorf("the other instance has %d tasks and is %v: it was disturbed", n, other.app.State())
+	}
+	if other.logged("revoked") {
+		t.Error("a task was taken from the other instance")
+	}
+}
