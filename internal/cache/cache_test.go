@@ -550,17 +550,17 @@ func TestBytes_contentOfValuesCounts(t *testing.T) {
 
 func TestContentSizer(t *testing.T) {
 	type inner struct {
-		a string
-		n int
+		Text string
+		N    int
 	}
 	type outer struct {
-		at    time.Time
-		x     inner
-		texts [2]inner
-		sums  [1000]int64
+		At    time.Time
+		X     inner
+		Texts [2]inner
+		Sums  [1000]int64
 	}
 	size, exact := contentSizer[outer]()
-	v := outer{x: inner{a: "123"}, texts: [2]inner{{a: "4"}, {a: "56789"}}}
+	v := outer{X: inner{Text: "123"}, Texts: [2]inner{{Text: "4"}, {Text: "56789"}}}
 	if !exact || size(&v) != 9 {
 		t.Errorf("content %d, exact %v, want 9", size(&v), exact)
 	}
@@ -570,7 +570,7 @@ func TestContentSizer(t *testing.T) {
 	if size, exact := contentSizer[[]byte](); !exact || size(&[]byte{1, 2}) != 2 {
 		t.Error("bytes hold their length")
 	}
-	for name, exact := range map[string]bool{"pointer": isExact[*int](), "map": isExact[struct{ m map[int]int }](), "many": isExact[[100]string]()} {
+	for name, exact := range map[string]bool{"pointer": isExact[*int](), "map": isExact[struct{ M map[int]int }](), "many": isExact[[100]string]()} {
 		if exact {
 			t.Errorf("%s: what it holds cannot be told", name)
 		}
