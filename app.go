@@ -106,8 +106,9 @@ var ErrRunTwice = errors.New("millrace: Run was called before: an App runs once,
 // processed again later.
 //
 // An error is the first fatal one: an error or panic of a step that no handler took, a setting that cannot work in this
-// cluster, a topic that is missing, refused access. Passing trouble (a broker away, a topic deleted) is not fatal: what it
-// concerns is tried again, for as long as task.timeout.ms allows.
+// cluster, a source topic that is missing, refused access, and at the start brokers that cannot be reached. Passing trouble
+// later (a broker away, a topic deleted, a topic to be written that is missing) is not fatal: what it concerns is tried again,
+// for as long as task.timeout.ms allows.
 //
 // Run may be called once.
 //

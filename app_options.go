@@ -281,7 +281,8 @@ func DialContext(dial func(ctx context.Context, network, address string) (net.Co
 	return appOption(func(o *appOptions) { o.dial = dial })
 }
 
-// Logger takes the App's messages. Without it there are none.
+// Logger takes the App's messages. Without it there are none: what is tried again, such as a topic to be written that does
+// not exist, then shows only when it is given up.
 func Logger(l *slog.Logger) AppOption {
 	return appOption(func(o *appOptions) { o.logger = l })
 }
