@@ -2,6 +2,7 @@ package demo
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -30,15 +31,36 @@ func TestApp_comesToWhatThePlainPassFinds(t *testing.T) {
 	}
 }
 
+// yearEnv names a directory with the flights of the whole year, to be tried by hand.
+const yearEnv = "MILLRACE_FLIGHTS"
+
+func TestApp_wholeYear(t *testing.T) {
+	dir := os.Getenv(yearEnv)
+	if dir == "" {
+		t.Skipf("%s=DIR runs the whole year", yearEnv)
+	}
+	d, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options(t)
+	o.NewEngine, o.Data = NewApp, d
+	s, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newOracle(t, dir, o.Grace, 4).check(t, o.OutDir, s)
+}
+
 // stopHalfWay starts a run in a process of its own, ends it with a signal once half of the flights are processed, and runs the
 // rest here, on the same cluster and state.
 func stopHalfWay(t *testing.T, brokers []string, grace time.Duration, signal syscall.Signal) (dir string, s Summary) {
 	t.Helper()
 	o := options(t)
 	o.NewEngine, o.Grace, o.Brokers, o.StateDir = NewApp, grace, brokers, filepath.Join(t.TempDir(), "state")
-	c := startChild(t, childSpec{Brokers: o.Brokers, Run: true, Rate: 8000, StateDir: o.StateDir, Grace: grace})
+	c := startChild(t, childSpec{Brokers: o.Brokers, Run: true, Rate: 4000, StateDir: o.StateDir, Grace: grace})
 	admin := kadm.NewClient(connect(t, o.Brokers))
-	for processed := int64(0); processed < 13000; {
+	for processed := int64(0); processed < 11000; {
 		if t.Context().Err() != nil {
 			t.Fatal("the child does not get on")
 		}
@@ -129,4 +151,26 @@ func TestApp_itsTopicsKeepTheirRecords(t *testing.T) {
 	if internal < 5 {
 		t.Errorf("only %d internal topics in %v", internal, topics.Names())
 	}
+}
+
+// A state directory belongs to one cluster: a new embedded broker is another one.
+func TestApp_refusesTheStateOfAnotherCluster(t *testing.T) {
+	o := options(t)
+	part := *o.Data
+	part.Flights = part.Flights[:100]
+	o.Data, o.NewEngine, o.StateDir = &part, NewApp, filepath.Join(t.TempDir(), "state")
+	if _, err := Run(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	o.Brokers = startBroker(t)
+	_, err := Run(t.Context(), o)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, part := range []string{o.StateDir, "cluster"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error %q does not say %q", err, part)
+		}
+	}
+	t.Log(err)
 }

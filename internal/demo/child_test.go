@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -53,7 +54,8 @@ func childMain(text string) error {
 	fmt.Println("started")
 	if spec.Run {
 		_, err := Run(ctx, Options{Data: d, Partitions: 4, Grace: spec.Grace, Rate: spec.Rate, Brokers: spec.Brokers,
-			StateDir: spec.StateDir, NewEngine: NewApp})
+			StateDir: spec.StateDir, NewEngine: NewApp,
+			Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 		if errors.Is(err, ErrInterrupted) {
 			return nil
 		}

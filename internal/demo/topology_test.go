@@ -28,7 +28,6 @@ func TestTopology_comesToWhatThePlainPassFinds(t *testing.T) {
 		grace      time.Duration
 		options    []milltest.Option
 	}{
-		{4, 24 * time.Hour, nil},
 		{4, 2 * time.Hour, []milltest.Option{milltest.CacheBytes(0)}},
 		{1, 6 * time.Hour, nil},
 	} {
