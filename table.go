@@ -60,6 +60,7 @@ func TableFrom[K, V any](b *Builder, t Topic[K, V], opts ...StepOption) Table[K,
 	if t.key == nil || t.value == nil {
 		s.errorf("TableFrom: topic %s has no serde for its key or value", t.Name())
 	}
+	s.checkSerde("topic "+t.Name(), t.key, t.value)
 	src := topology.Source{Name: source, Topics: t.names, Pattern: t.pattern, Pos: s.pos, Op: newSource(s, t)}
 	s.setReset(&src)
 	if old, ok := b.t.FindSource(t.names, t.pattern); ok {
@@ -260,10 +261,15 @@ func GlobalTableFrom[K, V any](b *Builder, t Topic[K, V], opts ...StepOption) Gl
 	if name := s.nodeGiven(); name != "" {
 		source, node = name+"-source", name
 	}
-	if t.key == nil || t.value == nil {
+	switch {
+	case len(t.names) != 1:
+		s.errorf("GlobalTableFrom: a global table is read from one topic; %q stands for several", t.Name())
+		return GlobalTable[K, V]{b: b, name: storeName}
+	case t.key == nil || t.value == nil:
 		s.errorf("GlobalTableFrom: topic %s has no serde for its key or value", t.Name())
 		return GlobalTable[K, V]{b: b, name: storeName}
 	}
+	s.checkSerde("topic "+t.Name(), t.key, t.value)
 	b.t.AddGlobal(topology.GlobalStore{
 		Store: topology.Store{Name: storeName, Kind: topology.KeyValue, Auto: auto, Pos: s.pos,
 			Op: &op.GlobalTableFactory[K, V]{Key: t.key, Value: t.value}},

@@ -3,6 +3,7 @@ package milltest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -41,6 +42,7 @@ func InputNamed[K, V any](d *Driver, name string, t millrace.Topic[K, V]) *Input
 	if _, ok := d.topics[name]; !ok {
 		d.must(d.appear(name))
 	}
+	d.must(d.checkRead(name))
 	return &InputTopic[K, V]{d: d, topic: name, key: t.Key(), value: t.Value()}
 }
 
@@ -104,10 +106,32 @@ func (d *Driver) pipe(tp broker.TopicPartition, r broker.Record) error {
 	if err := d.usable(); err != nil {
 		return err
 	}
+	if err := d.checkRead(tp.Topic); err != nil {
+		return err
+	}
+	if n := d.partitionsOf(tp.Topic); tp.Partition < 0 || tp.Partition >= n {
+		return fmt.Errorf("milltest: topic %s has no partition %d, it has %d", tp.Topic, tp.Partition, n)
+	}
 	if err := d.append(tp, r); err != nil {
 		return err
 	}
 	return d.settle()
+}
+
+// checkRead refuses a topic that the topology does not read: what is written to it would be lost without a trace.
+func (d *Driver) checkRead(topic string) error {
+	for _, t := range d.plan.Tasks {
+		for _, in := range t.Inputs {
+			if in.Topic == topic {
+				return nil
+			}
+		}
+	}
+	if slices.Contains(d.graph.GlobalTopics(), topic) {
+		return nil
+	}
+	return fmt.Errorf("milltest: the topology does not read the topic %s; it reads %s", topic,
+		strings.Join(append(d.graph.SourceTopics(), append(d.graph.GlobalTopics(), d.graph.Patterns()...)...), ", "))
 }
 
 // OutputTopic reads the records of a topic that the topology writes.
