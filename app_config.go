@@ -101,8 +101,11 @@ func (a *App) clients(cfg *runtime.RunnerConfig, budgets config.Budgets) error {
 	if id == "" {
 		id = c.ApplicationID + "-" + uuid.NewString()
 	}
+	seeds := new(kgoclient.Seeds)
 	base := func(name string, conn *config.Connection) (kgoclient.Config, error) {
-		return a.connection(id+"-"+name, conn)
+		cfg, err := a.connection(id+"-"+name, conn)
+		cfg.Seeds = seeds
+		return cfg, err
 	}
 	admin, err := base("admin", &c.Admin.Connection)
 	if err != nil {

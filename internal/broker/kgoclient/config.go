@@ -43,6 +43,8 @@ import (
 type Config struct {
 	// Bootstrap are the addresses to find the cluster by, host:port. Kafka property: bootstrap.servers.
 	Bootstrap []string
+	// Seeds, if set, are shared by all clients of an App, and Ping leaves in them the bootstrap addresses that answer.
+	Seeds *Seeds
 	// ClientID is what the brokers call the client in logs, quotas and group descriptions. Kafka property: client.id.
 	ClientID string
 	// Logger gets what franz-go has to say, warnings and errors as such, its information as debug. Nil is silence.
@@ -164,7 +166,7 @@ func (c Config) validate() error {
 // opts are the franz-go options of all clients.
 func (c Config) opts() []kgo.Opt {
 	opts := []kgo.Opt{
-		kgo.SeedBrokers(c.Bootstrap...),
+		kgo.SeedBrokers(c.Seeds.addresses(c.Bootstrap)...),
 		kgo.ClientID(c.ClientID),
 		kgo.SoftwareNameAndVersion("millrace", "1"),
 		kgo.DisableClientMetrics(),

@@ -37,6 +37,7 @@ func connect(cfg Config, more ...kgo.Opt) (*conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("millrace: set up client: %w", err)
 	}
+	cfg.Seeds.add(cl)
 	return &conn{Client: cl, cfg: cfg, attempts: a}, nil
 }
 
@@ -176,10 +177,16 @@ func codeErr(code int16) error {
 	return broker.Code(code)
 }
 
-// Ping checks that the cluster can be spoken to: it asks every bootstrap address until one answers. It takes at most as
-// long as the context and 2 x DialTimeout, for a wrong address, a failed TLS handshake and a refused login alike, and the
-// error (it matches broker.ErrUnreachable) says for each address what went wrong and what to check.
+// latecomers is how long Ping waits for further addresses once one has answered.
+const latecomers = 500 * time.Millisecond
+
+// Ping checks that the cluster can be spoken to: it asks every bootstrap address until one answers, and leaves those that
+// do in the configuration's Seeds. It takes at most as long as the context and 2 x DialTimeout, for a wrong address, a failed
+// TLS handshake and a refused login alike, and the error (it matches broker.ErrUnreachable) says for each address what went
+// wrong and what to check.
 func Ping(ctx context.Context, cfg Config) error {
+	shared := cfg.Seeds
+	cfg.Seeds = nil
 	c, err := connect(cfg, kgo.RequestRetries(0))
 	if err != nil {
 		return err
@@ -203,18 +210,37 @@ func Ping(ctx context.Context, cfg Config) error {
 			answers <- answer{cfg.Bootstrap[i], err}
 		}()
 	}
-	var failed []string
+	var answered, failed []string
 	var last error
-	for range seeds {
-		a := <-answers
+	var enough <-chan time.Time
+	for waiting := len(seeds); waiting > 0; waiting-- {
+		var a answer
+		select {
+		case a = <-answers:
+		case <-enough:
+			return shared.narrow(answered)
+		}
 		if a.err == nil {
-			return nil
+			answered = append(answered, a.addr)
+			if enough == nil {
+				t := time.NewTimer(latecomers)
+				defer t.Stop()
+				enough = t.C
+			}
+			continue
 		}
 		if err := c.attempts.of(a.addr); err != nil {
 			a.err = err // what made the time run out
 		}
 		failed = append(failed, a.addr+": "+explainConn(a.err, c.cfg))
 		last = a.err
+	}
+	switch len(answered) {
+	case 0:
+	case len(seeds):
+		return nil
+	default:
+		return shared.narrow(answered)
 	}
 	slices.Sort(failed)
 	return fmt.Errorf("millrace: connect: %w", &noAnswer{unreachable: true, why: strings.Join(failed, "; "), err: last})
