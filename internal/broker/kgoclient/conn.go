@@ -91,9 +91,14 @@ func explainConn(err error, cfg Config) string {
 	switch {
 	case errors.As(err, &dns):
 		hint = "check the host name"
+	case strings.Contains(text, "remote error: tls:"):
+		// Since TLS 1.3 a broker refuses a client's certificate only after the handshake.
+		hint = "the broker refuses this client's certificate: check whether the listener wants one, that it is valid and signed by an authority that the broker trusts"
 	case errors.As(err, &te):
 		hint = "check that the listener speaks TLS and that its certificate is signed by a trusted authority for this host name"
-	case errors.As(err, &ke), strings.Contains(text, "SASL"), strings.Contains(text, "sasl"):
+	case strings.Contains(text, "tls alert record"):
+		text, hint = "the answer is a TLS alert", "this listener wants TLS"
+	case errors.As(err, &ke), cfg.SASL != nil && !errors.As(err, &firstRead) && strings.Contains(strings.ToLower(text), "sasl"):
 		hint = "check the user, the password and that the listener offers this SASL mechanism"
 	case errors.As(err, &firstRead) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET):
 		text = "the broker closed the connection"
