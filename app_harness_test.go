@@ -2,7 +2,6 @@ package millrace
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -388,5 +387,3 @@ func countInto(t *testing.T, in, out string, opts ...StepOption) *Topology {
 		c.ToStream().To(NewTopic(out, serde.String, serde.Int64))
 	})
 }
-
-var errTest = errors.New("the test says so")

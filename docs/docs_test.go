@@ -116,7 +116,7 @@ func TestNamesExist(t *testing.T) {
 		t.Fatal("kafka-streams.md has lost a heading that this test goes by")
 	}
 	text += strings.Repeat("\n", strings.Count(rest, "\n")-strings.Count(settings, "\n")) + options
-	name := regexp.MustCompile("^[A-Z]\\w*(\\.[A-Z]\\w*)?")
+	name := regexp.MustCompile(`^[A-Z]\w*(\.[A-Z]\w*)?`)
 	code := regexp.MustCompile("`[^`]*`")
 	// What comes with the App is checked as soon as there is one.
 	ofApp := make(map[string]bool)

@@ -104,7 +104,6 @@ type Done struct {
 	request   bool  // a commit was asked for, by the user or for size
 	flushDue  bool  // sealed state waits for its time to be written
 	buffered  []buffered
-	lagKnown  bool
 	streamMs  int64
 }
 
