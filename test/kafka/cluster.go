@@ -124,7 +124,7 @@ func (c *Cluster) prepare(java, classpath string) error {
 	}
 	c.id = id
 	if c.options.usesTLS() {
-		if c.tls, err = writeTLS(c.root); err != nil {
+		if c.tls, err = WriteTLS(c.root); err != nil {
 			return err
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// TLSFiles are the PEM files of a cluster's own certificate authority and what it has signed. All are removed with the
-// cluster.
+// TLSFiles are the PEM files of a certificate authority of a test's own and what it has signed. Those of a cluster are
+// removed with the cluster.
 type TLSFiles struct {
 	// CA is the authority's certificate: what a client must trust.
 	CA string
@@ -29,29 +29,37 @@ type TLSFiles struct {
 	ClientKeystore string
 	// ServerKeystore is the brokers' key and certificate.
 	ServerKeystore string
+	// ExpiredCert and ExpiredKey are a certificate that has run out, for a client or a server.
+	ExpiredCert, ExpiredKey string
 }
 
 // certLifetime is how long a test's certificates are valid, to both sides of now.
 const certLifetime = 24 * time.Hour
 
-// writeTLS makes an authority, a certificate for 127.0.0.1 and localhost, and one for a client named millrace-test.
-func writeTLS(dir string) (*TLSFiles, error) {
+// WriteTLS makes an authority, a certificate for 127.0.0.1 and localhost, and one for a client named millrace-test.
+func WriteTLS(dir string) (*TLSFiles, error) {
 	f := &TLSFiles{
 		CA:             filepath.Join(dir, "ca.pem"),
 		ClientCert:     filepath.Join(dir, "client-cert.pem"),
 		ClientKey:      filepath.Join(dir, "client-key.pem"),
 		ClientKeystore: filepath.Join(dir, "client.pem"),
 		ServerKeystore: filepath.Join(dir, "server.pem"),
+		ExpiredCert:    filepath.Join(dir, "expired-cert.pem"),
+		ExpiredKey:     filepath.Join(dir, "expired-key.pem"),
 	}
 	ca, err := newAuthority()
 	if err != nil {
 		return nil, err
 	}
-	serverCert, serverKey, err := ca.sign("127.0.0.1", x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
+	serverCert, serverKey, err := ca.sign("127.0.0.1", certLifetime, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
 	if err != nil {
 		return nil, err
 	}
-	clientCert, clientKey, err := ca.sign("millrace-test", x509.ExtKeyUsageClientAuth)
+	clientCert, clientKey, err := ca.sign("millrace-test", certLifetime, x509.ExtKeyUsageClientAuth)
+	if err != nil {
+		return nil, err
+	}
+	expiredCert, expiredKey, err := ca.sign("millrace-test", -time.Hour, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +69,8 @@ func writeTLS(dir string) (*TLSFiles, error) {
 		f.ClientKey:      clientKey,
 		f.ClientKeystore: append(append([]byte(nil), clientKey...), clientCert...),
 		f.ServerKeystore: append(append([]byte(nil), serverKey...), serverCert...),
+		f.ExpiredCert:    expiredCert,
+		f.ExpiredKey:     expiredKey,
 	} {
 		if err := os.WriteFile(path, blocks, 0o600); err != nil {
 			return nil, fmt.Errorf("kafkatest: certificates: %w", err)
@@ -71,6 +81,36 @@ func writeTLS(dir string) (*TLSFiles, error) {
 
 // Config is a client's configuration that trusts the cluster's authority and carries the client certificate.
 func (f *TLSFiles) Config() (*tls.Config, error) {
+	pool, err := f.authority()
+	if err != nil {
+		return nil, err
+	}
+	cert, err := tls.LoadX509KeyPair(f.ClientCert, f.ClientKey)
+	if err != nil {
+		return nil, fmt.Errorf("kafkatest: certificates: %w", err)
+	}
+	return &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// ServerConfig is the configuration of a broker with the server certificate. If clientCert is true it demands a certificate
+// of its clients too.
+func (f *TLSFiles) ServerConfig(clientCert bool) (*tls.Config, error) {
+	pool, err := f.authority()
+	if err != nil {
+		return nil, err
+	}
+	cert, err := tls.LoadX509KeyPair(f.ServerKeystore, f.ServerKeystore)
+	if err != nil {
+		return nil, fmt.Errorf("kafkatest: certificates: %w", err)
+	}
+	c := &tls.Config{ClientCAs: pool, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	if clientCert {
+		c.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	return c, nil
+}
+
+func (f *TLSFiles) authority() (*x509.CertPool, error) {
 	ca, err := os.ReadFile(f.CA)
 	if err != nil {
 		return nil, fmt.Errorf("kafkatest: certificates: %w", err)
@@ -79,11 +119,7 @@ func (f *TLSFiles) Config() (*tls.Config, error) {
 	if !pool.AppendCertsFromPEM(ca) {
 		return nil, fmt.Errorf("kafkatest: no certificate in %s", f.CA)
 	}
-	cert, err := tls.LoadX509KeyPair(f.ClientCert, f.ClientKey)
-	if err != nil {
-		return nil, fmt.Errorf("kafkatest: certificates: %w", err)
-	}
-	return &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
+	return pool, nil
 }
 
 // authority signs certificates.
@@ -98,7 +134,7 @@ func newAuthority() (*authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafkatest: certificates: %w", err)
 	}
-	template, err := certTemplate("millrace test authority")
+	template, err := certTemplate("millrace test authority", certLifetime)
 	if err != nil {
 		return nil, err
 	}
@@ -116,13 +152,14 @@ func newAuthority() (*authority, error) {
 	return &authority{cert: cert, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
 }
 
-// sign makes a key and a certificate for a name, as PEM; the key is in PKCS#8, the only form that Kafka reads.
-func (a *authority) sign(name string, usage ...x509.ExtKeyUsage) (certPEM, keyPEM []byte, err error) {
+// sign makes a key and a certificate for a name, as PEM, valid for so long from now; the key is in PKCS#8, the only form that
+// Kafka reads.
+func (a *authority) sign(name string, lifetime time.Duration, usage ...x509.ExtKeyUsage) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("kafkatest: certificates: %w", err)
 	}
-	template, err := certTemplate(name)
+	template, err := certTemplate(name, lifetime)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -142,7 +179,7 @@ func (a *authority) sign(name string, usage ...x509.ExtKeyUsage) (certPEM, keyPE
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), nil
 }
 
-func certTemplate(name string) (*x509.Certificate, error) {
+func certTemplate(name string, lifetime time.Duration) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
 		return nil, fmt.Errorf("kafkatest: certificates: %w", err)
@@ -152,7 +189,7 @@ func certTemplate(name string) (*x509.Certificate, error) {
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: name},
 		NotBefore:    now.Add(-certLifetime),
-		NotAfter:     now.Add(certLifetime),
+		NotAfter:     now.Add(lifetime),
 	}, nil
 }
 

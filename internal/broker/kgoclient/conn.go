@@ -100,6 +100,9 @@ func explainConn(err error, cfg Config) string {
 		text, hint = "the answer is a TLS alert", "this listener wants TLS"
 	case errors.As(err, &ke), cfg.SASL != nil && !errors.As(err, &firstRead) && strings.Contains(strings.ToLower(text), "sasl"):
 		hint = "check the user, the password and that the listener offers this SASL mechanism"
+		if cfg.SASL != nil && cfg.SASL.Name() == "OAUTHBEARER" {
+			hint = "check who issues the token, whether it is still valid, and that the listener offers OAUTHBEARER"
+		}
 	case errors.As(err, &firstRead) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET):
 		text = "the broker closed the connection"
 		switch {
