@@ -256,6 +256,7 @@ func (m *Machine) trouble(s *slot, err error) {
 	if s.quietMs > 0 && m.nowMs-s.quietMs > m.set.BackoffMaxMs {
 		s.tries = 0 // it was well in between
 	}
+	s.quietMs = 0
 	if errors.Is(err, broker.ErrUnknownTopic) && m.cfg.ForgetTopics != nil {
 		m.cfg.ForgetTopics()
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/millrace-io/millrace/internal/broker"
@@ -117,18 +118,27 @@ type buffered struct {
 // Task names the task.
 func (w *Work) Task() string { return w.life.name }
 
-// Do runs the work. It never panics for a mistake of user code: what the task's steps return or throw comes back in the
-// answer.
+// Do runs the work. A panic never leaves it: those of steps are errors already, and any other one ends the task with an
+// error that carries its stack.
 func (w *Work) Do() *Done {
 	l := w.life
 	d := &Done{work: w}
 	l.progressMs.Store(w.shared.clock.NowMs())
-	d.Err = w.run(d)
+	d.Err = w.guarded(d)
 	if l.task != nil && w.finish == goOn {
 		w.observe(d)
 	}
 	l.progressMs.Store(0)
 	return d
+}
+
+func (w *Work) guarded(d *Done) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("millrace: task %s: %w\n%s", w.life.name, &op.PanicError{Value: p}, debug.Stack())
+		}
+	}()
+	return w.run(d)
 }
 
 func (w *Work) run(d *Done) error {
