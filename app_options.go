@@ -48,6 +48,9 @@ func (o *appOptions) check(t *Topology) error {
 	if o.cfg.Timestamps != config.FailOnInvalidTimestamp {
 		return fmt.Errorf("millrace: setting default.timestamp.extractor = %q: the topology says for each source how it finds event times: give it millrace.Timestamps", o.cfg.Timestamps)
 	}
+	if len(t.t.Subtopologies()) == 0 && len(t.t.Globals()) == 0 {
+		return errors.New("millrace: the topology reads nothing: it needs a source, such as millrace.From")
+	}
 	if !o.cfg.ExplicitNames {
 		return nil
 	}

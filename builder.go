@@ -171,6 +171,7 @@ func (b *Builder) begin(verb string, opts []StepOption, allowed ...string) *step
 			o.applyStep(&s.stepOptions)
 		}
 	}
+	s.needs(!s.nilFunc)
 	for _, name := range s.set {
 		if !slices.Contains(allowed, name) {
 			s.errorf("%s has no use for the option %s", verb, name)
@@ -196,6 +197,13 @@ var (
 	tableOptions  = []string{optAs, optNode, optStore, optAuto, optMemory, optLogConfig, optNoLog, optNoCache, optKey, optValue}
 	joinOptions   = []string{optAs, optNode, optRepartition, optAuto, optKey, optValue}
 )
+
+// needs refuses a nil function.
+func (s *step) needs(given bool) {
+	if !given {
+		s.errorf("%s is given a nil function", s.verb)
+	}
+}
 
 func (s *step) errorf(format string, args ...any) { s.b.t.Errorf(s.pos, format, args...) }
 

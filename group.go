@@ -43,6 +43,7 @@ func (s Stream[K, V]) GroupByKey(opts ...StepOption) Grouped[K, V] {
 // In Kafka Streams: KStream#groupBy.
 func GroupBy[K, V, K2 any](s Stream[K, V], f func(K, V) K2, opts ...StepOption) Grouped[K2, V] {
 	st := s.b.begin("GroupBy", opts, optNode, optRepartition, optKey, optValue)
+	st.needs(f != nil)
 	if st.node == "" && st.repartition != "" {
 		st.node = st.repartition // Grouped.as names both in Kafka Streams
 	}
@@ -123,7 +124,7 @@ type Number interface {
 //
 // In Kafka Streams: KGroupedStream#aggregate with an adder.
 func Sum[K, V any, N Number](g Grouped[K, V], f func(V) N, s serde.Serde[N], opts ...StepOption) Table[K, N] {
-	return aggregation(g.g, "Sum", "KSTREAM-AGGREGATE-", s, zero[N], sumFold[K](f), opts)
+	return aggregation(g.g, "Sum", "KSTREAM-AGGREGATE-", s, zero[N], sumFold[K](f), given(opts, f != nil))
 }
 
 func sumFold[K, V any, N Number](f func(V) N) op.Fold[K, V, N] {
@@ -137,12 +138,12 @@ func sumFold[K, V any, N Number](f func(V) N) op.Fold[K, V, N] {
 //
 // In Kafka Streams: KGroupedStream#reduce.
 func (g Grouped[K, V]) Reduce(f func(agg, v V) V, opts ...StepOption) Table[K, V] {
-	return aggregation(g.g, "Reduce", "KSTREAM-REDUCE-", g.g.value, nil, reduceFold[K](func(a, v V) (V, error) { return f(a, v), nil }), opts)
+	return aggregation(g.g, "Reduce", "KSTREAM-REDUCE-", g.g.value, nil, reduceFold[K](func(a, v V) (V, error) { return f(a, v), nil }), given(opts, f != nil))
 }
 
 // TryReduce is Reduce with a function that can fail; its error goes to the processing handler.
 func (g Grouped[K, V]) TryReduce(f func(agg, v V) (V, error), opts ...StepOption) Table[K, V] {
-	return aggregation(g.g, "TryReduce", "KSTREAM-REDUCE-", g.g.value, nil, reduceFold[K](f), opts)
+	return aggregation(g.g, "TryReduce", "KSTREAM-REDUCE-", g.g.value, nil, reduceFold[K](f), given(opts, f != nil))
 }
 
 func reduceFold[K, V any](f func(agg, v V) (V, error)) op.Fold[K, V, V] {
@@ -163,12 +164,12 @@ func reduceFold[K, V any](f func(agg, v V) (V, error)) op.Fold[K, V, V] {
 //
 // In Kafka Streams: KGroupedStream#aggregate.
 func Aggregate[K, V, A any](g Grouped[K, V], init func() A, add func(k K, v V, agg A) A, s serde.Serde[A], opts ...StepOption) Table[K, A] {
-	return aggregation(g.g, "Aggregate", "KSTREAM-AGGREGATE-", s, init, aggregateFold(init, func(k K, v V, a A) (A, error) { return add(k, v, a), nil }), opts)
+	return aggregation(g.g, "Aggregate", "KSTREAM-AGGREGATE-", s, init, aggregateFold(init, func(k K, v V, a A) (A, error) { return add(k, v, a), nil }), given(opts, init != nil, add != nil))
 }
 
 // TryAggregate is Aggregate with a function that can fail; its error goes to the processing handler.
 func TryAggregate[K, V, A any](g Grouped[K, V], init func() A, add func(k K, v V, agg A) (A, error), s serde.Serde[A], opts ...StepOption) Table[K, A] {
-	return aggregation(g.g, "TryAggregate", "KSTREAM-AGGREGATE-", s, init, aggregateFold(init, add), opts)
+	return aggregation(g.g, "TryAggregate", "KSTREAM-AGGREGATE-", s, init, aggregateFold(init, add), given(opts, init != nil, add != nil))
 }
 
 func aggregateFold[K, V, A any](init func() A, add func(k K, v V, agg A) (A, error)) op.Fold[K, V, A] {

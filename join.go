@@ -19,7 +19,7 @@ import (
 //
 // In Kafka Streams: KStream#join(KTable).
 func JoinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], join func(v V, row VT) R, opts ...StepOption) Stream[K, R] {
-	return joinTable(s, t, "JoinTable", false, opts, func(_ context.Context, v V, row VT, _ bool) (R, error) { return join(v, row), nil })
+	return joinTable(s, t, "JoinTable", false, given(opts, join != nil), func(_ context.Context, v V, row VT, _ bool) (R, error) { return join(v, row), nil })
 }
 
 // LeftJoinTable is JoinTable that keeps records without a row: ok is false then. Records with a null key are kept too,
@@ -27,19 +27,19 @@ func JoinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], join func(v V, r
 //
 // In Kafka Streams: KStream#leftJoin(KTable).
 func LeftJoinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], join func(v V, row VT, ok bool) R, opts ...StepOption) Stream[K, R] {
-	return joinTable(s, t, "LeftJoinTable", true, opts, func(_ context.Context, v V, row VT, ok bool) (R, error) { return join(v, row, ok), nil })
+	return joinTable(s, t, "LeftJoinTable", true, given(opts, join != nil), func(_ context.Context, v V, row VT, ok bool) (R, error) { return join(v, row, ok), nil })
 }
 
 // TryJoinTable is JoinTable with a function that can fail; its error goes to the processing handler. ctx ends with the
 // application.
 func TryJoinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], join func(ctx context.Context, v V, row VT) (R, error), opts ...StepOption) Stream[K, R] {
-	return joinTable(s, t, "TryJoinTable", false, opts, func(ctx context.Context, v V, row VT, _ bool) (R, error) { return join(ctx, v, row) })
+	return joinTable(s, t, "TryJoinTable", false, given(opts, join != nil), func(ctx context.Context, v V, row VT, _ bool) (R, error) { return join(ctx, v, row) })
 }
 
 // TryLeftJoinTable is LeftJoinTable with a function that can fail; its error goes to the processing handler. ctx ends with
 // the application.
 func TryLeftJoinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], join func(ctx context.Context, v V, row VT, ok bool) (R, error), opts ...StepOption) Stream[K, R] {
-	return joinTable(s, t, "TryLeftJoinTable", true, opts, join)
+	return joinTable(s, t, "TryLeftJoinTable", true, given(opts, join != nil), join)
 }
 
 func joinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], verb string, left bool, opts []StepOption, join func(ctx context.Context, v V, row VT, ok bool) (R, error)) Stream[K, R] {
@@ -103,26 +103,26 @@ func repartitionForJoin[K, V any](s *step, in Stream[K, V]) Stream[K, V] {
 //
 // In Kafka Streams: KStream#join(GlobalKTable).
 func JoinGlobal[K, V, KT, VT, R any](s Stream[K, V], t GlobalTable[KT, VT], key func(k K, v V) KT, join func(v V, row VT) R, opts ...StepOption) Stream[K, R] {
-	return joinGlobal(s, t, "JoinGlobal", false, opts, key, func(_ context.Context, v V, row VT, _ bool) (R, error) { return join(v, row), nil })
+	return joinGlobal(s, t, "JoinGlobal", false, given(opts, key != nil, join != nil), key, func(_ context.Context, v V, row VT, _ bool) (R, error) { return join(v, row), nil })
 }
 
 // LeftJoinGlobal is JoinGlobal that keeps records without a row, and those that map to a nil key: ok is false then.
 //
 // In Kafka Streams: KStream#leftJoin(GlobalKTable).
 func LeftJoinGlobal[K, V, KT, VT, R any](s Stream[K, V], t GlobalTable[KT, VT], key func(k K, v V) KT, join func(v V, row VT, ok bool) R, opts ...StepOption) Stream[K, R] {
-	return joinGlobal(s, t, "LeftJoinGlobal", true, opts, key, func(_ context.Context, v V, row VT, ok bool) (R, error) { return join(v, row, ok), nil })
+	return joinGlobal(s, t, "LeftJoinGlobal", true, given(opts, key != nil, join != nil), key, func(_ context.Context, v V, row VT, ok bool) (R, error) { return join(v, row, ok), nil })
 }
 
 // TryJoinGlobal is JoinGlobal with a function that can fail; its error goes to the processing handler. ctx ends with the
 // application.
 func TryJoinGlobal[K, V, KT, VT, R any](s Stream[K, V], t GlobalTable[KT, VT], key func(k K, v V) KT, join func(ctx context.Context, v V, row VT) (R, error), opts ...StepOption) Stream[K, R] {
-	return joinGlobal(s, t, "TryJoinGlobal", false, opts, key, func(ctx context.Context, v V, row VT, _ bool) (R, error) { return join(ctx, v, row) })
+	return joinGlobal(s, t, "TryJoinGlobal", false, given(opts, key != nil, join != nil), key, func(ctx context.Context, v V, row VT, _ bool) (R, error) { return join(ctx, v, row) })
 }
 
 // TryLeftJoinGlobal is LeftJoinGlobal with a function that can fail; its error goes to the processing handler. ctx ends
 // with the application.
 func TryLeftJoinGlobal[K, V, KT, VT, R any](s Stream[K, V], t GlobalTable[KT, VT], key func(k K, v V) KT, join func(ctx context.Context, v V, row VT, ok bool) (R, error), opts ...StepOption) Stream[K, R] {
-	return joinGlobal(s, t, "TryLeftJoinGlobal", true, opts, key, join)
+	return joinGlobal(s, t, "TryLeftJoinGlobal", true, given(opts, key != nil, join != nil), key, join)
 }
 
 func joinGlobal[K, V, KT, VT, R any](s Stream[K, V], t GlobalTable[KT, VT], verb string, left bool, opts []StepOption, key func(k K, v V) KT, join func(ctx context.Context, v V, row VT, ok bool) (R, error)) Stream[K, R] {

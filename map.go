@@ -14,6 +14,7 @@ import (
 // In Kafka Streams: KStream#map.
 func Map[K, V, K2, V2 any](s Stream[K, V], f func(K, V) (K2, V2), opts ...StepOption) Stream[K2, V2] {
 	st := s.b.begin("Map", opts, nodeOptions...)
+	st.needs(f != nil)
 	m := op.NewMap(func(in *processor.Record[K, V], out *processor.Record[K2, V2]) error {
 		out.Key, out.Value = f(in.Key, in.Value)
 		return nil
@@ -24,6 +25,7 @@ func Map[K, V, K2, V2 any](s Stream[K, V], f func(K, V) (K2, V2), opts ...StepOp
 // TryMap is Map with a function that can fail; its error goes to the processing handler. ctx ends with the application.
 func TryMap[K, V, K2, V2 any](s Stream[K, V], f func(ctx context.Context, k K, v V) (K2, V2, error), opts ...StepOption) Stream[K2, V2] {
 	st := s.b.begin("TryMap", opts, nodeOptions...)
+	st.needs(f != nil)
 	m := withCtx(func(ctx context.Context) op.Factory {
 		return op.NewMap(func(in *processor.Record[K, V], out *processor.Record[K2, V2]) (err error) {
 			out.Key, out.Value, err = f(ctx, in.Key, in.Value)
@@ -39,6 +41,7 @@ func TryMap[K, V, K2, V2 any](s Stream[K, V], f func(ctx context.Context, k K, v
 // In Kafka Streams: KStream#mapValues.
 func MapValues[K, V, V2 any](s Stream[K, V], f func(V) V2, opts ...StepOption) Stream[K, V2] {
 	st := s.b.begin("MapValues", opts, nodeOptions...)
+	st.needs(f != nil)
 	m := mapValues(func(_ K, v V) (V2, error) { return f(v), nil })
 	return then[K, V, K, V2](st, s, "KSTREAM-MAPVALUES-", m, s.flagged, s.key, nil)
 }
@@ -48,6 +51,7 @@ func MapValues[K, V, V2 any](s Stream[K, V], f func(V) V2, opts ...StepOption) S
 // In Kafka Streams: KStream#mapValues(ValueMapperWithKey).
 func MapValuesWithKey[K, V, V2 any](s Stream[K, V], f func(K, V) V2, opts ...StepOption) Stream[K, V2] {
 	st := s.b.begin("MapValuesWithKey", opts, nodeOptions...)
+	st.needs(f != nil)
 	m := mapValues(func(k K, v V) (V2, error) { return f(k, v), nil })
 	return then[K, V, K, V2](st, s, "KSTREAM-MAPVALUES-", m, s.flagged, s.key, nil)
 }
@@ -56,6 +60,7 @@ func MapValuesWithKey[K, V, V2 any](s Stream[K, V], f func(K, V) V2, opts ...Ste
 // application.
 func TryMapValues[K, V, V2 any](s Stream[K, V], f func(ctx context.Context, v V) (V2, error), opts ...StepOption) Stream[K, V2] {
 	st := s.b.begin("TryMapValues", opts, nodeOptions...)
+	st.needs(f != nil)
 	m := withCtx(func(ctx context.Context) op.Factory {
 		return mapValues(func(_ K, v V) (V2, error) { return f(ctx, v) })
 	})
@@ -81,6 +86,7 @@ func mapValues[K, V, V2 any](f func(K, V) (V2, error)) op.Factory {
 // In Kafka Streams: KStream#selectKey.
 func SelectKey[K, V, K2 any](s Stream[K, V], f func(K, V) K2, opts ...StepOption) Stream[K2, V] {
 	st := s.b.begin("SelectKey", opts, nodeOptions...)
+	st.needs(f != nil)
 	m := selectKey(func(k K, v V) (K2, error) { return f(k, v), nil })
 	return then[K, V, K2, V](st, s, "KSTREAM-KEY-SELECT-", m, true, nil, s.value)
 }
@@ -89,6 +95,7 @@ func SelectKey[K, V, K2 any](s Stream[K, V], f func(K, V) K2, opts ...StepOption
 // application.
 func TrySelectKey[K, V, K2 any](s Stream[K, V], f func(ctx context.Context, k K, v V) (K2, error), opts ...StepOption) Stream[K2, V] {
 	st := s.b.begin("TrySelectKey", opts, nodeOptions...)
+	st.needs(f != nil)
 	m := withCtx(func(ctx context.Context) op.Factory {
 		return selectKey(func(k K, v V) (K2, error) { return f(ctx, k, v) })
 	})
@@ -109,6 +116,7 @@ func selectKey[K, V, K2 any](f func(K, V) (K2, error)) op.Factory {
 // In Kafka Streams: KStream#flatMap.
 func FlatMap[K, V, K2, V2 any](s Stream[K, V], f func(k K, v V, emit func(K2, V2)), opts ...StepOption) Stream[K2, V2] {
 	st := s.b.begin("FlatMap", opts, nodeOptions...)
+	st.needs(f != nil)
 	m := flatMap(func(k K, v V, emit func(K2, V2)) error {
 		f(k, v, emit)
 		return nil
@@ -120,6 +128,7 @@ func FlatMap[K, V, K2, V2 any](s Stream[K, V], f func(k K, v V, emit func(K2, V2
 // processing handler. ctx ends with the application.
 func TryFlatMap[K, V, K2, V2 any](s Stream[K, V], f func(ctx context.Context, k K, v V, emit func(K2, V2)) error, opts ...StepOption) Stream[K2, V2] {
 	st := s.b.begin("TryFlatMap", opts, nodeOptions...)
+	st.needs(f != nil)
 	m := withCtx(func(ctx context.Context) op.Factory {
 		return flatMap(func(k K, v V, emit func(K2, V2)) error { return f(ctx, k, v, emit) })
 	})
@@ -145,6 +154,7 @@ func flatMap[K, V, K2, V2 any](f func(k K, v V, emit func(K2, V2)) error) op.Fac
 // In Kafka Streams: KStream#flatMapValues.
 func FlatMapValues[K, V, V2 any](s Stream[K, V], f func(v V, emit func(V2)), opts ...StepOption) Stream[K, V2] {
 	st := s.b.begin("FlatMapValues", opts, nodeOptions...)
+	st.needs(f != nil)
 	m := flatMapValues[K](func(v V, emit func(V2)) error {
 		f(v, emit)
 		return nil
@@ -156,6 +166,7 @@ func FlatMapValues[K, V, V2 any](s Stream[K, V], f func(v V, emit func(V2)), opt
 // to the processing handler. ctx ends with the application.
 func TryFlatMapValues[K, V, V2 any](s Stream[K, V], f func(ctx context.Context, v V, emit func(V2)) error, opts ...StepOption) Stream[K, V2] {
 	st := s.b.begin("TryFlatMapValues", opts, nodeOptions...)
+	st.needs(f != nil)
 	m := withCtx(func(ctx context.Context) op.Factory {
 		return flatMapValues[K](func(v V, emit func(V2)) error { return f(ctx, v, emit) })
 	})

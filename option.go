@@ -1,6 +1,7 @@
 package millrace
 
 import (
+	"slices"
 	"time"
 
 	"github.com/millrace-io/millrace/processor"
@@ -38,7 +39,16 @@ type stepOptions struct {
 	extract    any // an op.Extractor of the step's types
 	stores     []storeDefinition
 
-	set []string // names of the options given, for errors
+	nilFunc bool     // the step was given a nil function
+	set     []string // names of the options given, for errors
+}
+
+// given marks the options of a step that is given a nil function, which is a build error like any other.
+func given(opts []StepOption, all ...bool) []StepOption {
+	if !slices.Contains(all, false) {
+		return opts
+	}
+	return append(slices.Clone(opts), stepOption(func(o *stepOptions) { o.nilFunc = true }))
 }
 
 func (o *stepOptions) given(name string) { o.set = append(o.set, name) }

@@ -20,6 +20,7 @@ import (
 // In Kafka Streams: KStream#process.
 func Process[K, V, K2, V2 any, P processor.Processor[K, V, K2, V2]](s Stream[K, V], newP func() P, opts ...StepOption) Stream[K2, V2] {
 	st := s.b.begin("Process", opts, optAs, optNode, optStores)
+	st.needs(newP != nil)
 	f := op.NewProcess[K, V, K2, V2](func() (processor.Processor[K, V, K2, V2], error) { return newP(), nil }, st.storeNames())
 	out := thenNamed[K, V, K2, V2](st, s, st.processorName("KSTREAM-PROCESSOR-"), f, true, nil, nil)
 	st.connectStores(out.node)
@@ -31,6 +32,7 @@ func Process[K, V, K2, V2 any, P processor.Processor[K, V, K2, V2]](s Stream[K, 
 // In Kafka Streams: KStream#processValues.
 func ProcessValues[K, V, V2 any, P processor.ValueProcessor[K, V, V2]](s Stream[K, V], newP func() P, opts ...StepOption) Stream[K, V2] {
 	st := s.b.begin("ProcessValues", opts, optAs, optNode, optStores)
+	st.needs(newP != nil)
 	f := op.NewProcessValues[K, V, V2](func() (processor.ValueProcessor[K, V, V2], error) { return newP(), nil }, st.storeNames())
 	out := thenNamed[K, V, K, V2](st, s, st.processorName("KSTREAM-PROCESSVALUES-"), f, s.flagged, s.key, nil)
 	st.connectStores(out.node)

@@ -42,7 +42,7 @@ func (s Stream[K, V]) Split(opts ...StepOption) *Splitting[K, V] {
 //
 // In Kafka Streams: BranchedKStream#branch.
 func (s *Splitting[K, V]) Branch(when func(K, V) bool, opts ...StepOption) Stream[K, V] {
-	return s.add("Branch", func(k K, v V) (bool, error) { return when(k, v), nil }, len(*s.branches)+1, opts)
+	return s.add("Branch", func(k K, v V) (bool, error) { return when(k, v), nil }, len(*s.branches)+1, given(opts, when != nil))
 }
 
 // Default returns the stream of the records that met no predicate, and ends the split.

@@ -135,6 +135,7 @@ func withCtx(f func(ctx context.Context) op.Factory) op.Factory {
 // In Kafka Streams: KStream#filter.
 func (s Stream[K, V]) Filter(keep func(K, V) bool, opts ...StepOption) Stream[K, V] {
 	st := s.b.begin("Filter", opts, nodeOptions...)
+	st.needs(keep != nil)
 	return then(st, s, "KSTREAM-FILTER-", op.NewFilter(func(k K, v V) (bool, error) { return keep(k, v), nil }), s.flagged, s.key, s.value)
 }
 
@@ -143,6 +144,7 @@ func (s Stream[K, V]) Filter(keep func(K, V) bool, opts ...StepOption) Stream[K,
 // In Kafka Streams: KStream#filterNot.
 func (s Stream[K, V]) FilterNot(drop func(K, V) bool, opts ...StepOption) Stream[K, V] {
 	st := s.b.begin("FilterNot", opts, nodeOptions...)
+	st.needs(drop != nil)
 	return then(st, s, "KSTREAM-FILTER-", op.NewFilter(func(k K, v V) (bool, error) { return !drop(k, v), nil }), s.flagged, s.key, s.value)
 }
 
@@ -150,6 +152,7 @@ func (s Stream[K, V]) FilterNot(drop func(K, V) bool, opts ...StepOption) Stream
 // application.
 func (s Stream[K, V]) TryFilter(keep func(ctx context.Context, k K, v V) (bool, error), opts ...StepOption) Stream[K, V] {
 	st := s.b.begin("TryFilter", opts, nodeOptions...)
+	st.needs(keep != nil)
 	f := withCtx(func(ctx context.Context) op.Factory {
 		return op.NewFilter(func(k K, v V) (bool, error) { return keep(ctx, k, v) })
 	})
@@ -161,6 +164,7 @@ func (s Stream[K, V]) TryFilter(keep func(ctx context.Context, k K, v V) (bool, 
 // In Kafka Streams: KStream#peek.
 func (s Stream[K, V]) Peek(f func(K, V), opts ...StepOption) Stream[K, V] {
 	st := s.b.begin("Peek", opts, nodeOptions...)
+	st.needs(f != nil)
 	return then(st, s, "KSTREAM-PEEK-", op.NewPeek(func(r *processor.Record[K, V]) error {
 		f(r.Key, r.Value)
 		return nil
@@ -173,6 +177,7 @@ func (s Stream[K, V]) Peek(f func(K, V), opts ...StepOption) Stream[K, V] {
 // In Kafka Streams: KStream#foreach.
 func (s Stream[K, V]) ForEach(f func(K, V), opts ...StepOption) {
 	st := s.b.begin("ForEach", opts, nodeOptions...)
+	st.needs(f != nil)
 	then(st, s, "KSTREAM-FOREACH-", op.NewPeek(func(r *processor.Record[K, V]) error {
 		f(r.Key, r.Value)
 		return nil
@@ -183,6 +188,7 @@ func (s Stream[K, V]) ForEach(f func(K, V), opts ...StepOption) {
 // application.
 func (s Stream[K, V]) TryForEach(f func(ctx context.Context, k K, v V) error, opts ...StepOption) {
 	st := s.b.begin("TryForEach", opts, nodeOptions...)
+	st.needs(f != nil)
 	factory := withCtx(func(ctx context.Context) op.Factory {
 		return op.NewPeek(func(r *processor.Record[K, V]) error { return f(ctx, r.Key, r.Value) })
 	})
@@ -286,6 +292,7 @@ func (s Stream[K, V]) To(t Topic[K, V], opts ...StepOption) {
 // In Kafka Streams: KStream#to(TopicNameExtractor).
 func (s Stream[K, V]) ToChosen(choose func(k K, v V, m processor.Metadata) string, key serde.Serde[K], value serde.Serde[V], opts ...StepOption) {
 	st := s.b.begin("ToChosen", opts, nodeOptions...)
+	st.needs(choose != nil)
 	name := st.nodeName("KSTREAM-SINK-")
 	if key == nil || value == nil {
 		st.errorf("ToChosen: needs serdes for key and value")

@@ -134,7 +134,7 @@ func (t Table[K, V]) ToStream(opts ...StepOption) Stream[K, V] {
 //
 // In Kafka Streams: KTable#filter.
 func (t Table[K, V]) Filter(keep func(K, V) bool, opts ...StepOption) Table[K, V] {
-	return deriveTable(t, "Filter", "KTABLE-FILTER-", true, t.t.value, opts, func(_ context.Context, k K, v V) (V, bool, error) {
+	return deriveTable(t, "Filter", "KTABLE-FILTER-", true, t.t.value, given(opts, keep != nil), func(_ context.Context, k K, v V) (V, bool, error) {
 		return v, keep(k, v), nil
 	})
 }
@@ -143,7 +143,7 @@ func (t Table[K, V]) Filter(keep func(K, V) bool, opts ...StepOption) Table[K, V
 //
 // In Kafka Streams: KTable#filterNot.
 func (t Table[K, V]) FilterNot(drop func(K, V) bool, opts ...StepOption) Table[K, V] {
-	return deriveTable(t, "FilterNot", "KTABLE-FILTER-", true, t.t.value, opts, func(_ context.Context, k K, v V) (V, bool, error) {
+	return deriveTable(t, "FilterNot", "KTABLE-FILTER-", true, t.t.value, given(opts, drop != nil), func(_ context.Context, k K, v V) (V, bool, error) {
 		return v, !drop(k, v), nil
 	})
 }
@@ -155,7 +155,7 @@ func (t Table[K, V]) FilterNot(drop func(K, V) bool, opts ...StepOption) Table[K
 // In Kafka Streams: KTable#mapValues.
 func MapTableValues[K, V, V2 any](t Table[K, V], f func(V) V2, opts ...StepOption) Table[K, V2] {
 	keep := notNil[V2]()
-	return deriveTable[K, V, V2](t, "MapTableValues", "KTABLE-MAPVALUES-", false, nil, opts, func(_ context.Context, _ K, v V) (V2, bool, error) {
+	return deriveTable[K, V, V2](t, "MapTableValues", "KTABLE-MAPVALUES-", false, nil, given(opts, f != nil), func(_ context.Context, _ K, v V) (V2, bool, error) {
 		out := f(v)
 		return out, keep(&out), nil
 	})
@@ -165,7 +165,7 @@ func MapTableValues[K, V, V2 any](t Table[K, V], f func(V) V2, opts ...StepOptio
 // with the application.
 func TryMapTableValues[K, V, V2 any](t Table[K, V], f func(ctx context.Context, v V) (V2, error), opts ...StepOption) Table[K, V2] {
 	keep := notNil[V2]()
-	return deriveTable[K, V, V2](t, "TryMapTableValues", "KTABLE-MAPVALUES-", false, nil, opts, func(ctx context.Context, _ K, v V) (V2, bool, error) {
+	return deriveTable[K, V, V2](t, "TryMapTableValues", "KTABLE-MAPVALUES-", false, nil, given(opts, f != nil), func(ctx context.Context, _ K, v V) (V2, bool, error) {
 		out, err := f(ctx, v)
 		return out, err == nil && keep(&out), err
 	})

@@ -105,7 +105,7 @@ func CountWindows[K, V any](w Windowed[K, V], opts ...StepOption) (Table[window.
 //
 // In Kafka Streams: TimeWindowedKStream#aggregate with an adder.
 func SumWindows[K, V any, N Number](w Windowed[K, V], f func(V) N, s serde.Serde[N], opts ...StepOption) (Table[window.Key[K], N], Stream[K, window.Late[V]]) {
-	return windowAggregation(w, "SumWindows", "KSTREAM-AGGREGATE-", s, zero[N], sumFold[K](f), opts)
+	return windowAggregation(w, "SumWindows", "KSTREAM-AGGREGATE-", s, zero[N], sumFold[K](f), given(opts, f != nil))
 }
 
 // ReduceWindows combines the values of each key and window, see Grouped.Reduce.
@@ -114,12 +114,12 @@ func SumWindows[K, V any, N Number](w Windowed[K, V], f func(V) N, s serde.Serde
 //
 // In Kafka Streams: TimeWindowedKStream#reduce.
 func ReduceWindows[K, V any](w Windowed[K, V], f func(agg, v V) V, opts ...StepOption) (Table[window.Key[K], V], Stream[K, window.Late[V]]) {
-	return windowAggregation(w, "ReduceWindows", "KSTREAM-REDUCE-", w.g.value, nil, windowReduceFold[K](func(a, v V) (V, error) { return f(a, v), nil }), opts)
+	return windowAggregation(w, "ReduceWindows", "KSTREAM-REDUCE-", w.g.value, nil, windowReduceFold[K](func(a, v V) (V, error) { return f(a, v), nil }), given(opts, f != nil))
 }
 
 // TryReduceWindows is ReduceWindows with a function that can fail; its error goes to the processing handler.
 func TryReduceWindows[K, V any](w Windowed[K, V], f func(agg, v V) (V, error), opts ...StepOption) (Table[window.Key[K], V], Stream[K, window.Late[V]]) {
-	return windowAggregation(w, "TryReduceWindows", "KSTREAM-REDUCE-", w.g.value, nil, windowReduceFold[K](f), opts)
+	return windowAggregation(w, "TryReduceWindows", "KSTREAM-REDUCE-", w.g.value, nil, windowReduceFold[K](f), given(opts, f != nil))
 }
 
 // windowReduceFold is reduceFold where null values come through. A type that has a nil gets it. One that has none cannot:
@@ -142,10 +142,10 @@ func windowReduceFold[K, V any](f func(agg, v V) (V, error)) op.Fold[K, V, V] {
 //
 // In Kafka Streams: TimeWindowedKStream#aggregate.
 func AggregateWindows[K, V, A any](w Windowed[K, V], init func() A, add func(k K, v V, agg A) A, s serde.Serde[A], opts ...StepOption) (Table[window.Key[K], A], Stream[K, window.Late[V]]) {
-	return windowAggregation(w, "AggregateWindows", "KSTREAM-AGGREGATE-", s, init, aggregateFold(init, func(k K, v V, a A) (A, error) { return add(k, v, a), nil }), opts)
+	return windowAggregation(w, "AggregateWindows", "KSTREAM-AGGREGATE-", s, init, aggregateFold(init, func(k K, v V, a A) (A, error) { return add(k, v, a), nil }), given(opts, init != nil, add != nil))
 }
 
 // TryAggregateWindows is AggregateWindows with a function that can fail; its error goes to the processing handler.
 func TryAggregateWindows[K, V, A any](w Windowed[K, V], init func() A, add func(k K, v V, agg A) (A, error), s serde.Serde[A], opts ...StepOption) (Table[window.Key[K], A], Stream[K, window.Late[V]]) {
-	return windowAggregation(w, "TryAggregateWindows", "KSTREAM-AGGREGATE-", s, init, aggregateFold(init, add), opts)
+	return windowAggregation(w, "TryAggregateWindows", "KSTREAM-AGGREGATE-", s, init, aggregateFold(init, add), given(opts, init != nil, add != nil))
 }

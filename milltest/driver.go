@@ -95,8 +95,9 @@ func TopicPartitions(topic string, n int) Option {
 // StartAt sets the wall clock at the start. The default is the Unix epoch.
 func StartAt(t time.Time) Option { return func(o *options) { o.start = t } }
 
-// CacheBytes sets the size of the deduplicating cache of each store; 0 turns it off. The default is 10 MB. It shows only
-// with ManualCommit: otherwise each record is committed.
+// CacheBytes sets the size of the deduplicating cache of each store; 0 turns it off. The default is 10 MB. Updates collapse
+// with ManualCommit only, since otherwise each record is committed. What shows in any case is what a cache makes of
+// deletions: one of a row that nobody has seen is not sent on.
 func CacheBytes(n int64) Option { return func(o *options) { o.cacheBytes = n } }
 
 // ReadCacheBytes sets the size of the read cache of each store; it never changes a result.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/codec"
 	"github.com/millrace-io/millrace/internal/state"
 	"github.com/millrace-io/millrace/internal/topology"
 )
@@ -80,6 +81,7 @@ func (d *Driver) restoreStore(t *testTask, c topology.Changelog) error {
 	if err != nil {
 		return err
 	}
+	r.LimitTime(codec.ObservedAt(name, d.committedTexts(t)))
 	records := make([]state.RestoreRecord, 0, end-start)
 	for i := range l.records[start:end] {
 		rec := &l.records[start+int64(i)]
@@ -98,4 +100,15 @@ func (d *Driver) restoreStore(t *testTask, c topology.Changelog) error {
 	}
 	t.positions[name] = at
 	return t.set.SetLevel(name, d.nowMs)
+}
+
+// committedTexts returns the metadata of the committed offsets of a task's inputs.
+func (d *Driver) committedTexts(t *testTask) []string {
+	var texts []string
+	for _, in := range t.spec.Inputs {
+		if c := d.log(in.TopicPartition).committed; c.Offset >= 0 {
+			texts = append(texts, c.Metadata)
+		}
+	}
+	return texts
 }

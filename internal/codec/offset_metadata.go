@@ -178,3 +178,24 @@ func mergeMax(into, from map[string]int64) map[string]int64 {
 	}
 	return into
 }
+
+// ObservedAt tells how far the time of a store's step was when a task's offsets were committed, given the metadata texts of
+// its inputs that have a committed offset: the highest that they tell of the step, the task's stream time where they do
+// not know it, and NoTime where there are none, or one was set by hand and so has no metadata.
+func ObservedAt(store string, texts []string) int64 {
+	stream, step := NoTime, NoTime
+	for _, text := range texts {
+		m, ok := ParseOffsetMetadata(text)
+		if !ok {
+			return NoTime
+		}
+		stream = max(stream, m.StreamTimeMs)
+		if at, ok := m.Observed[store]; ok {
+			step = max(step, at)
+		}
+	}
+	if step != NoTime {
+		return step
+	}
+	return stream
+}

@@ -40,7 +40,7 @@ func recovered(err *error) {
 // again; otherwise a nil error means that the record ends here.
 func (g *guard) failed(err error, attempt int) (retry bool, out error) {
 	return g.env.judge(g.env.Handlers.Processing, processor.Processing, g.step, "", err, attempt, g.dropped,
-		"the processing error handler decides: Continue drops the record at this step and counts it")
+		"the processing error handler decides (millrace.OnProcessingError): Continue drops the record at this step and counts it")
 }
 
 // judge asks a handler, writes its dead letters and counts what is dropped.
@@ -135,5 +135,5 @@ func (e *Env) FailedOutput(o *Output, err error, attempt int) (retry bool, out e
 	defer func() { e.cur = saved }()
 	e.cur = current{in: o.In, offset: o.Offset, raw: o.Raw, headers: o.Headers, tsMs: o.TimestampMs}
 	return e.judge(e.Handlers.Production, processor.Producing, o.Step, o.Topic, err, attempt,
-		e.counter(o.Step, metrics.Production), "the production error handler decides: Continue drops the record and counts it")
+		e.counter(o.Step, metrics.Production), "the production error handler decides (millrace.OnProductionError): Continue drops the record and counts it")
 }

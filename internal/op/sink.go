@@ -88,7 +88,7 @@ func (s *topicSink[K, V]) Process(r *processor.Record[K, V]) error {
 			retry, err = s.guard.failed(err, attempt)
 		} else {
 			retry, err = s.env.judge(s.env.Handlers.Production, processor.Serializing, s.step, topic, err, attempt, s.dropped,
-				"the production error handler decides: Continue drops the record and counts it")
+				"the production error handler decides (millrace.OnProductionError): Continue drops the record and counts it")
 		}
 		if !retry {
 			return err
@@ -104,7 +104,12 @@ func (s *topicSink[K, V]) write(r *processor.Record[K, V]) (stage processor.Stag
 		}
 		if t = s.targets[topic]; t == nil {
 			if t, err = s.target(topic); err != nil {
-				return processor.Serializing, topic, err
+				// Not the record's fault: no handler is asked, and the runtime tells what passes from what does not.
+				origin, _ := s.env.Origin()
+				return processor.Producing, topic, &FatalError{
+					Stage: processor.Producing, Step: s.step, Task: s.env.Task, Origin: origin, Err: err,
+					Hint: "create the topic, the record is then processed again",
+				}
 			}
 			s.targets[topic] = t
 		}

@@ -176,7 +176,7 @@ func (h *head[K, V]) reject(raw *broker.Record, err error, dropped *metrics.Coun
 	defer func() { h.env.cur = saved }()
 	h.env.SetRecord(h.in, raw, raw.Headers, raw.TimestampMs)
 	_, out := h.env.judge(h.env.Handlers.Deserialization, processor.Deserializing, h.step, "", err, 1, dropped,
-		"the deserialization error handler decides: Continue skips the record and counts it")
+		"the deserialization error handler decides (millrace.OnDeserializationError): Continue skips the record and counts it")
 	return out
 }
 

@@ -148,7 +148,7 @@ func ApplyGlobal(a GlobalApply) (applied bool, err error) {
 	origin := processor.Metadata{Topic: a.In.Topic, Partition: a.In.Partition, Offset: a.Record.Offset}
 	fatal := &FatalError{
 		Stage: processor.Deserializing, Step: a.Step, Task: processor.TaskID{Subtopology: -1, Partition: -1}, Origin: origin,
-		Err: cause, Hint: "the deserialization error handler decides: Continue skips the record and counts it",
+		Err: cause, Hint: "the deserialization error handler decides (millrace.OnDeserializationError): Continue skips the record and counts it",
 	}
 	if a.Handler == nil {
 		return false, fatal

@@ -76,29 +76,15 @@ func (s *storeJob) begin() error {
 	return nil
 }
 
-// observed is how far the time of a store's step was when the task's offsets were committed: the highest that its inputs'
-// metadata tell, the task's stream time where they do not know the step, and NoTime where nothing is committed, or an offset
-// without metadata.
+// observed is how far the time of a store's step was when the task's offsets were committed.
 func (j *Job) observed(store string) int64 {
-	stream, step := int64(state.NoTime), int64(state.NoTime)
+	var texts []string
 	for _, in := range j.cfg.Inputs {
-		c := j.res.Committed[in.TopicPartition]
-		if c.Offset < 0 {
-			continue // nothing of it has been read
-		}
-		m, ok := codec.ParseOffsetMetadata(c.Metadata)
-		if !ok {
-			return state.NoTime // set by hand
-		}
-		stream = max(stream, m.StreamTimeMs)
-		if at, ok := m.Observed[store]; ok {
-			step = max(step, at)
+		if c := j.res.Committed[in.TopicPartition]; c.Offset >= 0 {
+			texts = append(texts, c.Metadata)
 		}
 	}
-	if step != state.NoTime {
-		return step
-	}
-	return stream
+	return codec.ObservedAt(store, texts)
 }
 
 // unusable tells why a store cannot go on from its position. Sets that were opened for this job have been asked before;
