@@ -66,10 +66,12 @@ func (a *App) runnerConfig() (runtime.RunnerConfig, error) {
 		cfg.OnRestore = nil
 	}
 	if c.DefaultStore == config.Persistent {
-		cfg.OpenState = func(clusterID string) (*state.DB, error) {
+		cfg.OpenState = func(clusterID string, tasks int) (*state.DB, error) {
+			n := int64(max(tasks, 1))
 			return state.OpenDB(state.Options{
 				Dir: filepath.Join(c.StateDir, c.ApplicationID), ClusterID: clusterID, ApplicationID: c.ApplicationID,
 				CacheBytes: budgets.BlockCache, MemTableBytes: budgets.Memtables / 3, Logger: a.log, Now: a.opts.clock.NowMs,
+				SealedBytes: min(16<<20, max(256<<10, budgets.Sealed/n)), RestoreChunkBytes: min(16<<20, budgets.Sealed/int64(max(2, workers))),
 			})
 		}
 	}

@@ -72,8 +72,8 @@ type RunnerConfig struct {
 	Resolve  topology.ResolveConfig
 	Settings Settings
 	Clients  Clients
-	// OpenState opens the state directory; nil keeps all stores in memory.
-	OpenState func(clusterID string) (*state.DB, error)
+	// OpenState opens the state directory, for up to that many tasks with stores; nil keeps all stores in memory.
+	OpenState func(clusterID string, tasks int) (*state.DB, error)
 	// InstanceID makes the instance a static member; StaticByDir one under the id of its state directory.
 	InstanceID  string
 	StaticByDir bool
@@ -101,7 +101,6 @@ type RunnerConfig struct {
 	CacheBytes      int64 // of all deduplicating caches
 	ReadCacheBytes  int64 // of all read caches
 	PrivateBytes    int64 // what one task may gather between two hand-overs
-	SealedBytes     int64
 	RestoreBytes    int32 // of one read of a changelog
 	SliceMs         int64
 	SliceRecords    int
@@ -133,6 +132,7 @@ type Runner struct {
 	internal  map[string]bool // repartition topics
 	firstPlan Plan
 	current   atomic.Pointer[Plan]
+	said      sync.Map // task and store -> elapsed time at the last line of progress
 }
 
 // NewRunner makes a Runner that has done nothing yet.

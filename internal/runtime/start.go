@@ -15,11 +15,11 @@ import (
 	"github.com/millrace-io/millrace/internal/topology"
 )
 
-// start does everything that comes before the first event: it finds the cluster, locks the state directory, makes the
-// internal topics, fills the global tables and opens the membership.
+// start does everything that comes before the first event: it finds the cluster, resolves the topology, locks the state
+// directory, makes the internal topics, fills the global tables and opens the membership.
 func (r *Runner) start(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		r.reach, r.openState, r.refuseForeign, r.plan, r.fillGlobals, r.join,
+		r.reach, r.look, r.openState, r.refuseForeign, r.makeTopics, r.fillGlobals, r.join,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -58,7 +58,13 @@ func (r *Runner) openState(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.db, err = r.cfg.OpenState(id)
+		tasks := 0
+		for _, t := range r.firstPlan.Tasks {
+			if s := r.cfg.Topology.Subtopology(t.Subtopology); s != nil && len(s.Stores) > 0 {
+				tasks++
+			}
+		}
+		r.db, err = r.cfg.OpenState(id, tasks)
 		return err
 	})
 }
@@ -103,16 +109,19 @@ func (r *Runner) refuseForeign(ctx context.Context) error {
 	}
 }
 
-func (r *Runner) plan(ctx context.Context) error {
+// look resolves the topology against the topics of the cluster.
+func (r *Runner) look(ctx context.Context) error {
 	r.planner = &planner{appID: r.cfg.AppID, topology: r.cfg.Topology, resolve: r.cfg.Resolve, admin: r.cfg.Clients.Admin, log: r.log}
-	var plan Plan
-	err := r.within(ctx, "resolving the topology", func(ctx context.Context) (err error) {
-		if plan, err = r.planner.look(ctx); err != nil {
-			return err
-		}
-		return r.planner.make(ctx, plan)
+	return r.within(ctx, "resolving the topology", func(ctx context.Context) (err error) {
+		r.firstPlan, err = r.planner.look(ctx)
+		return err
 	})
-	if err != nil {
+}
+
+// makeTopics makes the internal topics and takes up what tasks write.
+func (r *Runner) makeTopics(ctx context.Context) error {
+	plan := r.firstPlan
+	if err := r.within(ctx, "making internal topics", func(ctx context.Context) error { return r.planner.make(ctx, plan) }); err != nil {
 		return err
 	}
 	r.internal = make(map[string]bool)
@@ -127,10 +136,10 @@ func (r *Runner) plan(ctx context.Context) error {
 	if err := r.within(ctx, "asking for output topics", func(ctx context.Context) error { return r.book.learn(ctx, names...) }); err != nil {
 		return err
 	}
+	var err error
 	if r.globals, err = newGlobals(r.cfg.Topology, plan.Globals); err != nil {
 		return err
 	}
-	r.firstPlan = plan
 	r.current.Store(&plan)
 	return nil
 }
@@ -203,12 +212,29 @@ func (r *Runner) join(context.Context) (err error) {
 
 func (r *Runner) restoring(p restore.Progress) {
 	r.cfg.Stats.Restoring(p)
+	if !p.Done && r.sayProgress(p) {
+		r.log.Info("restoring", "task", p.Task, "store", p.Store, "at", p.At, "of", p.End, "records_per_second", int64(p.Rate()), "eta", p.ETA().Round(time.Second))
+	}
 	if p.Done {
 		r.log.Info("store restored", "task", p.Task, "store", p.Store, "records", p.Records, "took", p.Elapsed, "records_per_second", int64(p.Rate()))
 	}
 	if r.cfg.OnRestore != nil {
 		r.notes.tell(func() { r.cfg.OnRestore(p) })
 	}
+}
+
+// progressEvery is how often the log tells of a restore under way.
+const progressEvery = 10 * time.Second
+
+// sayProgress tells whether a line of a store's progress is due.
+func (r *Runner) sayProgress(p restore.Progress) bool {
+	key := p.Task + " " + p.Store
+	last, ok := r.said.Load(key)
+	if at, same := last.(time.Duration); ok && same && p.Elapsed >= at && p.Elapsed < at+progressEvery {
+		return false
+	}
+	r.said.Store(key, p.Elapsed)
+	return ok || p.Elapsed >= progressEvery
 }
 
 func (r *Runner) openSet(name string, specs []state.Spec, identify state.ChangelogIdentity) (*state.Set, error) {
