@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -89,10 +90,20 @@ func (b *diskBase) wrap(doing string, err error) error {
 		return nil
 	}
 	if pebble.IsCorruptionError(err) {
-		return b.errorf("%s: %w: %w", doing, ErrCorrupt, err)
+		return b.errorf("%s: %w: %w", doing, ErrCorrupt, damage{err})
 	}
 	return b.errorf("%s: %w", doing, err)
 }
+
+// damage is Pebble's error about a damaged file, in one line: the further ones carry details for programs.
+type damage struct{ error }
+
+func (d damage) Error() string {
+	line, _, _ := strings.Cut(d.error.Error(), "\n")
+	return line
+}
+
+func (d damage) Unwrap() error { return d.error }
 
 // close closes the handle; later uses return err. It waits for a call that is inside Pebble.
 func (b *diskBase) close(err error) {

@@ -136,7 +136,7 @@ var (
 
 	// ErrCorrupt is wrapped by errors that say that files of the state directory are damaged. The next OpenDB moves the
 	// database aside and starts from an empty one.
-	ErrCorrupt = errors.New("millrace: the state directory is damaged")
+	ErrCorrupt = errors.New("millrace: the state directory is damaged (the next start moves the database aside and rebuilds its stores from the changelogs)")
 
 	// ErrFailed is wrapped by every error after the database has met a fatal one: nothing more is written, and the
 	// directory must be opened anew.
