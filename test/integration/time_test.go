@@ -84,11 +84,7 @@ func TestC013_AClosedWindowStaysClosed(t *testing.T) {
 				r := startKind(t, b, app, "window", topics, millrace.StateDir(dir), millrace.FromProperties(c013Settings()))
 				awaitCommitted(t, b, app, topics.In, 5)
 				r.stop()
-				var got []string
-				for _, rec := range kafkatest.ReadAll(t, b, topics.Out, kafkatest.Committed) {
-					got = append(got, fmt.Sprintf("%s=%d", rec.Key[:1], rec.Value[7]))
-				}
-				equal(t, "counts", strings.Join(got, " "), "a=1 b=1 b=2")
+				equal(t, "counts", shownWindows(kafkatest.ReadAll(t, b, topics.Out, kafkatest.Committed)), "a=1 b=1 b=2")
 				equal(t, "late", shown(kafkatest.ReadAll(t, b, topics.Late, kafkatest.Committed)), "a=late 2 a=late 3")
 				equal(t, "drops", drops(r), "counts late 2")
 				if m := kafkatest.GroupOffsets(t, b, app)[topics.In][0].Metadata; !strings.HasPrefix(m, "AgAAAAAAAABl") {
@@ -97,6 +93,53 @@ func TestC013_AClosedWindowStaysClosed(t *testing.T) {
 			})
 		}
 	})
+}
+
+// A process that dies before it commits leaves a changelog that is ahead of its offsets. What is then processed again is not
+// late: observed time stands for an offset.
+func TestC013_KilledBeforeACommit(t *testing.T) {
+	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
+		for i, keepsDir := range []bool{true, false} {
+			t.Run(fmt.Sprint("state kept ", keepsDir), func(t *testing.T) {
+				t.Parallel()
+				app := b.Name(fmt.Sprint("c013-", i))
+				topics := childTopics{
+					In:   kafkatest.CreateTopic(t, b, fmt.Sprint("in-", i), 1),
+					Out:  kafkatest.CreateTopic(t, b, fmt.Sprint("out-", i), 1),
+					Late: kafkatest.CreateTopic(t, b, fmt.Sprint("late-", i), 1),
+				}
+				dir := filepath.Join(t.TempDir(), "state")
+				kafkatest.Load(t, b, topics.In, at("a", "x", 1), at("b", "x", 100))
+				c := startChild(t, "killed", childSpec{Topology: "window", Topics: topics, Settings: kafkatest.Merge(c013Settings(), map[string]string{
+					"application.id": app, "bootstrap.servers": strings.Join(b.Bootstrap(), ","), "state.dir": dir, "commit.interval.ms": "60000",
+				})})
+				readN(t, b, topics.Out, 2)
+				c.kill()
+				if o := kafkatest.GroupOffsets(t, b, app); len(o) != 0 {
+					t.Fatalf("committed before the time: %v", o)
+				}
+				if !keepsDir {
+					dir = filepath.Join(t.TempDir(), "other")
+				}
+				kafkatest.Load(t, b, topics.In, at("a", "late 2", 2), at("b", "x", 101), at("a", "late 3", 3))
+				r := startKind(t, b, app, "window", topics, millrace.StateDir(dir), millrace.FromProperties(c013Settings()))
+				awaitCommitted(t, b, app, topics.In, 5)
+				r.stop()
+				// All was counted and nothing committed, so all is counted again.
+				equal(t, "counts", shownWindows(kafkatest.ReadAll(t, b, topics.Out, kafkatest.Committed)), "a=1 b=1 a=2 b=2 b=3")
+				equal(t, "late", shown(kafkatest.ReadAll(t, b, topics.Late, kafkatest.Committed)), "a=late 2 a=late 3")
+			})
+		}
+	})
+}
+
+// shownWindows prints counts of windows by their key, of one character.
+func shownWindows(records []*kgo.Record) string {
+	var out []string
+	for _, r := range records {
+		out = append(out, fmt.Sprintf("%s=%d", r.Key[:1], r.Value[7]))
+	}
+	return strings.Join(out, " ")
 }
 
 // c013Settings keep the place of a killed process for a short time only, and the old windows in the changelog.
