@@ -289,6 +289,18 @@ func (a *testApp) logged(texts ...string) bool {
 	})
 }
 
+// lines counts the lines of the log that hold a text.
+func (a *testApp) lines(text string) (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range a.log {
+		if strings.Contains(l, text) {
+			n++
+		}
+	}
+	return n
+}
+
 // until waits for a condition, which is looked at after each step of the App.
 func (a *testApp) until(what string, cond func() bool) {
 	a.t.Helper()
