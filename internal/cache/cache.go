@@ -51,6 +51,8 @@ type Config[K, V, C any] struct {
 	// at once, and MaxBytes bounds the read cache (0: none).
 	Dedupe   bool
 	MaxBytes int64
+	// ReadBytes is room, beside MaxBytes of a deduplicating cache, for values that wait for nothing.
+	ReadBytes int64
 	// Blame, if it is set, says of an error that came up while a waiting write was carried out where it belongs: the step
 	// in process then has nothing to do with it. ctx is the context of that write.
 	Blame func(ctx C, err error) error
@@ -62,7 +64,8 @@ type Store[K, V, C any] struct {
 	backing Backing
 	value   serde.Serde[V]
 	dedupe  bool
-	max     int64
+	max     int64     // of what is cached in all
+	waitMax int64     // of what waits for a flush
 	clone   func(V) V // nil: assigning is enough
 	decoded bool
 	blame   func(C, error) error
@@ -73,6 +76,7 @@ type Store[K, V, C any] struct {
 	typical int64
 
 	bytes   int64
+	waiting int64 // of bytes, those of entries that wait for a flush
 	entries map[string]*entry[K, V, C]
 	lru     list[K, V, C] // front: most recently used
 	dirty   list[K, V, C] // front: written first
@@ -104,6 +108,10 @@ func New[K, V, C any](cfg Config[K, V, C]) *Store[K, V, C] {
 	s := &Store[K, V, C]{
 		backing: cfg.Backing, value: cfg.Value, dedupe: cfg.Dedupe && cfg.MaxBytes > 0, max: cfg.MaxBytes,
 		entries: make(map[string]*entry[K, V, C]), blame: cfg.Blame,
+	}
+	if s.dedupe {
+		s.waitMax = cfg.MaxBytes
+		s.max += cfg.ReadBytes
 	}
 	if s.blame == nil {
 		s.blame = func(_ C, err error) error { return err }
@@ -208,6 +216,8 @@ func (s *Store[K, V, C]) Put(key []byte, k K, v V, has bool, tsMs int64, ctx C) 
 	e.k, e.val, e.raw, e.has, e.tsMs, e.ctx = k, v, append(e.raw[:0], raw...), has, tsMs, ctx
 	if e.isDirty {
 		s.dirty.remove(e)
+	} else {
+		s.waiting += e.size
 	}
 	e.isDirty = true
 	s.dirty.pushBack(e)
@@ -282,6 +292,7 @@ func (s *Store[K, V, C]) flushAll() error {
 	for e := s.dirty.front; e != nil; e = s.dirty.front {
 		s.dirty.remove(e)
 		e.isDirty = false
+		s.waiting -= e.size
 		report, err := s.writeOut(e)
 		if err != nil {
 			return s.blame(e.ctx, err)
@@ -366,7 +377,7 @@ func (s *Store[K, V, C]) Drop() {
 	clear(s.entries)
 	s.lru.clear()
 	s.dirty.clear()
-	s.bytes = 0
+	s.bytes, s.waiting = 0, 0
 }
 
 // Bytes is the memory that the cache takes, estimated.
@@ -410,12 +421,20 @@ func (s *Store[K, V, C]) resize(e *entry[K, V, C]) error {
 		size += s.typical
 	}
 	s.bytes += size - e.size
+	if e.isDirty {
+		s.waiting += size - e.size
+	}
 	e.size = size
 	return s.shrink()
 }
 
 // shrink makes room where the cache is above its bound.
 func (s *Store[K, V, C]) shrink() error {
+	if s.dedupe && s.waiting > s.waitMax && !s.flushing {
+		if err := s.flushAll(); err != nil {
+			return err
+		}
+	}
 	for s.bytes > s.max && s.lru.back != nil {
 		last := s.lru.back
 		if last.isDirty {

@@ -115,7 +115,7 @@ func (f *KVFactory[K, V]) Open(env *Env) (any, error) {
 		Blame: func(c current, err error) error { return env.blame(name, c, err) },
 	}
 	if f.Spec.Cached && env.CacheBytes > 0 {
-		cfg.Dedupe, cfg.MaxBytes = true, env.CacheBytes
+		cfg.Dedupe, cfg.MaxBytes, cfg.ReadBytes = true, env.CacheBytes, env.ReadCacheBytes
 	}
 	return &KVStore[K, V]{env: env, name: name, key: guarded(f.Key), kv: kv, cache: cache.New(cfg), there: NotNil[V]()}, nil
 }

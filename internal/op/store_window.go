@@ -87,7 +87,7 @@ func (f *WindowFactory[K, V]) Open(env *Env) (any, error) {
 		Blame: func(c current, err error) error { return env.blame(name, c, err) },
 	}
 	if f.Spec.Cached && env.CacheBytes > 0 {
-		cfg.Dedupe, cfg.MaxBytes = true, env.CacheBytes
+		cfg.Dedupe, cfg.MaxBytes, cfg.ReadBytes = true, env.CacheBytes, env.ReadCacheBytes
 	}
 	return &WindowStore[K, V]{
 		env: env, name: name, sizeMs: f.SizeMs, key: guarded(f.Key), w: w, cache: cache.New(cfg), there: NotNil[V](),
