@@ -184,8 +184,9 @@ func (r *Runner) Run(ctx context.Context) error {
 		if r.member != nil {
 			_ = r.leave(false)
 		}
-		stopped := ctx.Err() != nil && errors.Is(err, ctx.Err())
-		if stopped {
+		if ctx.Err() != nil {
+			// It was told to stop before it had begun: what a question that was cut short has to say is no news.
+			r.log.Info("stopped while starting", "error", err)
 			err = nil
 		}
 		if err != nil {
@@ -396,7 +397,7 @@ func (r *Runner) leave(stay bool) error {
 // refresh looks at the cluster's topics again from time to time, for patterns that match new ones and for partitions that
 // were added.
 func (r *Runner) refresh() {
-	plan := r.machine.cfg.Plan
+	plan := r.firstPlan
 	for clock.Wait(r.ctx, r.cfg.Clock, r.cfg.RefreshInterval) == nil {
 		ctx, cancel := context.WithTimeout(r.ctx, r.cfg.RequestTimeout)
 		now, err := r.planner.look(ctx)
