@@ -19,6 +19,9 @@ func (m *Machine) fetched(e Fetched) {
 			m.fetchFailed(in, b)
 			continue
 		}
+		if !m.readsCommitted(in) {
+			b.StableEnd = -1 // what is read ends at the high watermark, and the task must wait for it
+		}
 		in.position = b.Position
 		if end := m.endOf(in, b); end >= 0 {
 			in.end = end

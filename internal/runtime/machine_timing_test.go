@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/broker/brokertest"
 	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/topology"
 	"github.com/millrace-io/millrace/serde"
@@ -164,5 +165,29 @@ func TestTimers_wallClock(t *testing.T) {
 	}
 	if len(fired) != 3 || fired[0] != 1000 || fired[1] != 2000 || fired[2] != 3000 {
 		t.Errorf("fired at %v, want 1000, 2000, 3000", fired)
+	}
+}
+
+// Where reading is uncommitted an open transaction does not make an input look read to its end.
+func TestIdle_openTransactionIsLag(t *testing.T) {
+	c := brokertest.New()
+	c.AddTopic("in", 1)
+	c.Append(tp("in", 0), kv("a", "1"))
+	c.AppendTxn("x", tp("in", 0), kv("b", "2"), kv("c", "3"))
+	c.AddTopic("out", 1)
+	s := newStepper(t, c, copyTopology(t))
+	s.fetch.SetLimit(1)
+	s.settle()
+	s.auto = false
+	s.assign(t0)
+	s.restore(0)
+	s.work(0)
+	s.step(Fetched{Batches: s.fetch.Poll(t.Context())})
+	in := s.machine.find(t0).inputs[0]
+	if len(s.works) != 1 || len(s.works[0].batches) != 1 {
+		t.Fatalf("turns %+v, want one with a batch", s.works)
+	}
+	if b := s.works[0].batches[0]; in.end != 3 || b.StableEnd != -1 || b.HighWater != 3 {
+		t.Errorf("the end is taken to be %d, and the task is told %d and %d; want 3 and nothing of a stable end", in.end, b.StableEnd, b.HighWater)
 	}
 }
