@@ -47,8 +47,9 @@ func (m *Machine) endOf(in *input, b *broker.Batch) int64 {
 // fetchFailed deals with an error of a partition. The fetcher shows nothing more of it until it is assigned again.
 func (m *Machine) fetchFailed(in *input, b *broker.Batch) {
 	err := fmt.Errorf("millrace: task %s: fetch %s-%d@%d: %w", in.slot.name, in.tp.Topic, in.tp.Partition, in.position, b.Err)
-	if errors.Is(b.Err, broker.ErrOffsetOutOfRange) || !passing(b.Err) {
-		// Where to go on is decided as for a new task, by the reset policy of its source.
+	if errors.Is(b.Err, broker.ErrOffsetOutOfRange) || errors.Is(b.Err, broker.CodeUnknownTopicID) || !passing(b.Err) {
+		// Where to go on is decided as for a new task, by the committed offset if there is one, else by the reset policy of the
+		// source. That goes for a topic that was deleted and created again too: the position means nothing in the new one.
 		m.trouble(in.slot, err)
 		return
 	}

@@ -2,6 +2,7 @@ package kgoclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -135,6 +136,9 @@ func (a *Admin) fetchCommitted(ctx context.Context, group string, tps []broker.T
 	}
 	take := func(topic string, p int32, code int16, offset int64, epoch int32, metadata *string) error {
 		if err := codeErr(code); err != nil {
+			if errors.Is(err, broker.ErrUnknownTopic) {
+				a.meta.forget(topic) // it may have been created again, under another id
+			}
 			return fmt.Errorf("%s-%d: %w", topic, p, err)
 		}
 		o := broker.OffsetMeta{Offset: offset, Epoch: epoch}
