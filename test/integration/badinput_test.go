@@ -18,6 +18,7 @@ import (
 
 // A record without a key does not stop a step that needs one. Each step counts what it skips, and the others get the record.
 func TestBadInput_nullKeys(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("nullkeys")
 		in, rows, out := kafkatest.CreateTopic(t, b, "in", 1), kafkatest.CreateTopic(t, b, "rows", 1), kafkatest.CreateTopic(t, b, "out", 1)
@@ -44,6 +45,7 @@ func TestBadInput_nullKeys(t *testing.T) {
 // A record whose timestamp is negative, and which no extractor gives another one, ends the application or is skipped, as the
 // handler says.
 func TestBadInput_negativeTimestamp(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		in, out := kafkatest.CreateTopic(t, b, "in", 1), kafkatest.CreateTopic(t, b, "out", 1)
 		kafkatest.Load(t, b, in, at("k", "good", 5), at("k", "bad", -1), at("k", "good too", 6))
@@ -79,6 +81,7 @@ func TestBadInput_negativeTimestamp(t *testing.T) {
 
 // Source topics that do not exist are named, all of them, with the place in the program; once they exist, all is well.
 func TestBadInput_missingSourceTopics(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		here, gone, away := kafkatest.CreateTopic(t, b, "here", 1), b.Name("gone"), b.Name("away")
 		out := kafkatest.CreateTopic(t, b, "out", 1)
@@ -108,6 +111,7 @@ func TestBadInput_missingSourceTopics(t *testing.T) {
 
 // A changelog with another number of partitions than there are tasks would lose or mix up state.
 func TestBadInput_changelogWithOtherPartitions(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("changelog")
 		topics := childTopics{In: kafkatest.CreateTopic(t, b, "in", 3), Out: kafkatest.CreateTopic(t, b, "out", 1)}
@@ -120,6 +124,7 @@ func TestBadInput_changelogWithOtherPartitions(t *testing.T) {
 // A repartition topic that exists keeps its number of partitions, with a warning, where nothing but the input speaks for
 // another one; in a join it has to have those of the other side.
 func TestBadInput_repartitionTopicWithOtherPartitions(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		in, rows := kafkatest.CreateTopic(t, b, "in", 3), kafkatest.CreateTopic(t, b, "rows", 3)
 		out := kafkatest.CreateTopic(t, b, "out", 1)

@@ -35,6 +35,7 @@ func shownBytes(records []*kgo.Record) string {
 // A changelog record has the value's timestamp, the highest of the key so far, and neither a timestamp in its value nor
 // headers.
 func TestC080_ChangelogOfACount(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("c080")
 		topics := childTopics{In: kafkatest.CreateTopic(t, b, "in", 1), Out: kafkatest.CreateTopic(t, b, "out", 1)}
@@ -54,6 +55,7 @@ func TestC080_ChangelogOfACount(t *testing.T) {
 
 // A row is written with its own bytes and timestamp, and a deletion as a null with the timestamp of the record that led to it.
 func TestC080_ChangelogOfAReduce(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("c080")
 		in := kafkatest.CreateTopic(t, b, "in", 1)
@@ -78,6 +80,7 @@ func TestC080_ChangelogOfAReduce(t *testing.T) {
 
 // The key of a window is written with its start, and in the changelog with a sequence number of four bytes behind it.
 func TestC127_WindowedKeys(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("c127")
 		in, out := kafkatest.CreateTopic(t, b, "in", 1), kafkatest.CreateTopic(t, b, "out", 1)
@@ -101,6 +104,7 @@ func TestC127_WindowedKeys(t *testing.T) {
 // The metadata of a committed offset are Kafka Streams' byte for byte: version 2, the partition's time, and no entries of
 // processors.
 func TestC131_MetadataOfCommittedOffsets(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("c131")
 		topics := childTopics{In: kafkatest.CreateTopic(t, b, "in", 2), Out: kafkatest.CreateTopic(t, b, "out", 1)}
@@ -119,6 +123,7 @@ func TestC131_MetadataOfCommittedOffsets(t *testing.T) {
 
 // Metadata of others, of a later version or of a tool, do not keep the application from going on at the offset.
 func TestC131_ForeignMetadata(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		for i, metadata := range []string{"", "set by hand", "fwAAAAAAAAAF", "AQAAAAAAAAAF", "AgAA"} {
 			t.Run(fmt.Sprintf("%q", metadata), func(t *testing.T) {

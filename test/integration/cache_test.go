@@ -15,6 +15,7 @@ import (
 
 // Within a commit interval the updates of a key become one in the cache; it has the timestamp and headers of the last.
 func TestC121_ResultsWithAndWithoutACache(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		in := kafkatest.CreateTopic(t, b, "in", 1)
 		var records []*kgo.Record
@@ -46,6 +47,7 @@ func TestC121_ResultsWithAndWithoutACache(t *testing.T) {
 
 // Two stores behind each other are flushed parents first: all of it reaches the sink with one commit.
 func TestC121_ChainedStores(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("c121")
 		in, out := kafkatest.CreateTopic(t, b, "in", 1), kafkatest.CreateTopic(t, b, "out", 1)

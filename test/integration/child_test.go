@@ -21,6 +21,9 @@ import (
 // childEnv holds a childSpec in a process that this test binary starts of itself.
 const childEnv = "MILLRACE_INTEGRATION_CHILD"
 
+// shortSession is the session timeout, in milliseconds, of a process that is to be killed: others wait for as long.
+const shortSession = "3000"
+
 // childSpec is what a child process runs: a topology of childTopologies, with settings by Java's names.
 type childSpec struct {
 	Topology string

@@ -17,6 +17,7 @@ import (
 )
 
 func TestConnections(t *testing.T) {
+	t.Parallel()
 	eachSecured(t, func(t *testing.T, s *secured) {
 		t.Run("let in", func(t *testing.T) { testLetIn(t, s) })
 		t.Run("refused", func(t *testing.T) { testRefused(t, s) })
@@ -134,6 +135,7 @@ func tokenEndpoint(t *testing.T) string {
 
 // One address among several is enough to find the cluster.
 func TestConnections_oneAddressOfThree(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("one-of-three")
 		topics := childTopics{In: kafkatest.CreateTopic(t, b, "in", 1), Out: kafkatest.CreateTopic(t, b, "out", 1)}

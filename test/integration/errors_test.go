@@ -16,6 +16,7 @@ import (
 
 // A record that does not decode is skipped and counted, or it ends the application, as its handler says.
 func TestC110_PoisonPill(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		in := kafkatest.CreateTopic(t, b, "in", 1)
 		kafkatest.Load(t, b, in,
@@ -70,6 +71,7 @@ func TestC110_PoisonPill(t *testing.T) {
 // With an output topic that does not exist nothing is committed and the application stays up; when the topic appears, the
 // record is delivered. The brokers of these tests make no topic by themselves.
 func TestC114_OutputTopicAppearsLater(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("c114")
 		in, missing := kafkatest.CreateTopic(t, b, "in", 1), b.Name("missing")

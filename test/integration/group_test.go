@@ -16,6 +16,7 @@ import (
 
 // Two topologies under one application id: the second says so and ends; the first goes on.
 func TestC103_TwoTopologiesUnderOneID(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("c103")
 		t1, t2, t3 := kafkatest.CreateTopic(t, b, "t1", 2), kafkatest.CreateTopic(t, b, "t2", 2), kafkatest.CreateTopic(t, b, "t3", 2)
@@ -71,6 +72,7 @@ func TestMixedGroup_isRefused(t *testing.T) {
 
 // Members of another kind that leave are waited for.
 func TestMixedGroup_isWaitedOut(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("waited")
 		topics := childTopics{In: kafkatest.CreateTopic(t, b, "in", 2), Out: kafkatest.CreateTopic(t, b, "out", 1)}
@@ -85,6 +87,7 @@ func TestMixedGroup_isWaitedOut(t *testing.T) {
 
 // A plain consumer that comes later is refused by the brokers, and the application does not notice.
 func TestMixedGroup_plainConsumerComesLater(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("later")
 		topics := childTopics{In: kafkatest.CreateTopic(t, b, "in", 2), Out: kafkatest.CreateTopic(t, b, "out", 1)}

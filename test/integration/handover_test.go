@@ -19,6 +19,7 @@ import (
 // Input that comes in while tasks move and their stores are restored is not lost. Each hand-over is a clean one, so the
 // counts are exact although at-least-once does not promise that.
 func TestC076_InputThatArrivesWhileRestoring(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		const keys, total = 20, 3000
 		app := b.Name("c076")
@@ -126,6 +127,7 @@ func (s *seen) times(v string) int {
 
 // What was processed and not committed is committed before it is given away: its next owner processes none of it again.
 func TestC098_CleanHandOver(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("c098")
 		in, out := kafkatest.CreateTopic(t, b, "in", 4), kafkatest.CreateTopic(t, b, "out", 4)
@@ -169,16 +171,18 @@ func TestC098_CleanHandOver(t *testing.T) {
 
 // After a SIGKILL what was not committed is processed again, and nothing is lost.
 func TestC098_KilledInsteadOfStopped(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("c098")
 		topics := childTopics{In: kafkatest.CreateTopic(t, b, "in", 4), Out: kafkatest.CreateTopic(t, b, "out", 4)}
 		first := startChild(t, "killed", childSpec{Topology: "copy", Topics: topics, Settings: map[string]string{
-			"application.id": app, "bootstrap.servers": strings.Join(b.Bootstrap(), ","), "commit.interval.ms": "60000", "session.timeout.ms": "2000",
+			"application.id": app, "bootstrap.servers": strings.Join(b.Bootstrap(), ","), "commit.interval.ms": "60000",
+			"session.timeout.ms": shortSession,
 		}})
 		kafkatest.Load(t, b, topics.In, numbered("old", 100)...)
 		readN(t, b, topics.Out, 100)
 		first.kill()
-		second := startKind(t, b, app, "copy", topics, millrace.SessionTimeout(2*time.Second))
+		second := startKind(t, b, app, "copy", topics)
 		kafkatest.Load(t, b, topics.In, numbered("new", 100)...)
 		awaitCommitted(t, b, app, topics.In, 200)
 		second.stop()

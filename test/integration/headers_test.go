@@ -25,6 +25,7 @@ func (onlyTrace) DecodeWithHeaders(_ []byte, h *serde.Headers) (string, error) {
 
 // A dead letter has the original bytes and headers, whatever the decoding has done to them.
 func TestC116_DeadLettersCarryTheOriginal(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("c116")
 		in, out := kafkatest.CreateTopic(t, b, "in", 1), kafkatest.CreateTopic(t, b, "out", 1)
@@ -58,6 +59,7 @@ func TestC116_DeadLettersCarryTheOriginal(t *testing.T) {
 
 // Headers stay with a record through stateless steps and a repartition topic.
 func TestC117a_HeadersThroughARepartition(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("c117a")
 		in, out := kafkatest.CreateTopic(t, b, "in", 2), kafkatest.CreateTopic(t, b, "out", 1)
@@ -82,6 +84,7 @@ func TestC117a_HeadersThroughARepartition(t *testing.T) {
 
 // The result of an aggregation has the headers of the record that led to it, its changelog none.
 func TestC117b_HeadersOfACount(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("c117b")
 		topics := childTopics{In: kafkatest.CreateTopic(t, b, "in", 1), Out: kafkatest.CreateTopic(t, b, "out", 1)}
@@ -104,6 +107,7 @@ func TestC117b_HeadersOfACount(t *testing.T) {
 
 // The result of a join of a stream with a table has the headers of the stream's record.
 func TestC117d_HeadersOfAJoin(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("c117d")
 		stream, table, out := kafkatest.CreateTopic(t, b, "s", 1), kafkatest.CreateTopic(t, b, "t", 1), kafkatest.CreateTopic(t, b, "out", 1)

@@ -11,6 +11,7 @@ import (
 
 // A broker that dies and comes back is trouble that passes: the application waits, goes on, and nothing is lost.
 func TestOutage_brokerComesBack(t *testing.T) {
+	t.Parallel()
 	c := kafkatest.Start(t, kafkatest.Options{})
 	b := kafkatest.OnCluster(t, c)
 	app := b.Name("outage")
@@ -47,6 +48,7 @@ func TestOutage_brokerComesBack(t *testing.T) {
 // A source topic that is deleted and created again: meanwhile the application stays up and says what is missing, and then it
 // reads the new topic from its start, since offsets of the old one mean nothing there.
 func TestOutage_topicIsCreatedAnew(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("anew")
 		topics := childTopics{In: kafkatest.CreateTopic(t, b, "in", 1), Out: kafkatest.CreateTopic(t, b, "out", 1)}

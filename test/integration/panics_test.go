@@ -68,6 +68,7 @@ func (p *boomProcessor) Close() error { return nil }
 // A panic of the user's code is an error of Run that says where it was, with the stack for whoever asks; and where a handler
 // says so, it costs the one record.
 func TestBadInput_panics(t *testing.T) {
+	t.Parallel()
 	b := kafkatest.Embedded(t)
 	handled := []millrace.AppOption{
 		millrace.OnDeserializationError(millrace.LogAndContinue()), millrace.OnProcessingError(millrace.LogAndContinue()),

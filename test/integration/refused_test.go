@@ -93,6 +93,7 @@ var errNoToken = errors.New("the identity provider is closed today")
 
 // Where no address leads to a broker, the error tells for each of them why, in bounded time.
 func TestConnections_noAddressOfThree(t *testing.T) {
+	t.Parallel()
 	bld := millrace.NewBuilder()
 	copyTopology(bld, childTopics{In: "in", Out: "out"})
 	b := kafkatest.Embedded(t)

@@ -15,6 +15,7 @@ import (
 )
 
 func TestC072_DeleteAndReCreateWithinOneRestore(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("c072")
 		in, out := kafkatest.CreateTopic(t, b, "in", 1), kafkatest.CreateTopic(t, b, "out", 1)
@@ -53,6 +54,7 @@ func TestC072_DeleteAndReCreateWithinOneRestore(t *testing.T) {
 // C078: the changelog of a window store carries event times, so a broker deletes old ones by its retention; additional
 // retention keeps them.
 func TestC078_OldEventTimeAndChangelogRetention(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("c078")
 		in, out := kafkatest.CreateTopic(t, b, "in", 1), kafkatest.CreateTopic(t, b, "out", 1)

@@ -17,6 +17,7 @@ import (
 
 // A state directory that another instance has is refused, with its path; once that instance has ended it can be had.
 func TestStateDir_inUse(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app, dir := b.Name("in-use"), t.TempDir()
 		topics := childTopics{In: kafkatest.CreateTopic(t, b, "in", 1), Out: kafkatest.CreateTopic(t, b, "out", 1)}
@@ -40,6 +41,7 @@ func TestStateDir_inUse(t *testing.T) {
 
 // State of another cluster, or of another application, is refused.
 func TestStateDir_foreign(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app, dir := b.Name("foreign"), t.TempDir()
 		elsewhere := kafkatest.Embedded(t, kfake.ClusterID("another-cluster"), kfake.SeedTopics(1, "in", "out"))
@@ -114,6 +116,7 @@ func atLeast(n, want int64) bool { return n >= want }
 // Whatever file of the database is damaged, the counts go on where they were: stores are rebuilt from the changelog, and what
 // is damaged is kept aside.
 func TestStateDir_damaged(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		d := newDamaged(t, b, 100)
 		d.load()
@@ -150,6 +153,7 @@ func TestStateDir_damaged(t *testing.T) {
 // Damage that shows only when a row is read ends the application with an error that says so and what to do; the next start
 // rebuilds the stores.
 func TestStateDir_damageFoundLate(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		d := newDamaged(t, b, 20_000)
 		d.load()

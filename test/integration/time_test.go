@@ -18,6 +18,7 @@ import (
 // With both topics filled before the start, the record with the smallest timestamp goes first, whichever topic was filled
 // first.
 func TestC042_SmallestTimestampFirst(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		for run := range 20 {
 			tableFirst := run%2 == 0
@@ -54,6 +55,7 @@ func TestC042_SmallestTimestampFirst(t *testing.T) {
 // A window that has closed stays closed: after a clean stop, with the state or without, and after a SIGKILL. Which time a
 // late record is held against is a matter of what has been committed.
 func TestC013_AClosedWindowStaysClosed(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		for i, c := range []struct {
 			name string
@@ -98,6 +100,7 @@ func TestC013_AClosedWindowStaysClosed(t *testing.T) {
 // A process that dies before it commits leaves a changelog that is ahead of its offsets. What is then processed again is not
 // late: observed time stands for an offset.
 func TestC013_KilledBeforeACommit(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		for i, keepsDir := range []bool{true, false} {
 			t.Run(fmt.Sprint("state kept ", keepsDir), func(t *testing.T) {
@@ -112,6 +115,7 @@ func TestC013_KilledBeforeACommit(t *testing.T) {
 				kafkatest.Load(t, b, topics.In, at("a", "x", 1), at("b", "x", 100))
 				c := startChild(t, "killed", childSpec{Topology: "window", Topics: topics, Settings: kafkatest.Merge(c013Settings(), map[string]string{
 					"application.id": app, "bootstrap.servers": strings.Join(b.Bootstrap(), ","), "state.dir": dir, "commit.interval.ms": "60000",
+					"session.timeout.ms": shortSession,
 				})})
 				readN(t, b, topics.Out, 2)
 				c.kill()
@@ -162,6 +166,7 @@ func c013Killed(b kafkatest.Broker) func(*testing.T, string, string, childTopics
 	return func(t *testing.T, app, dir string, topics childTopics) {
 		settings := kafkatest.Merge(c013Settings(), map[string]string{
 			"application.id": app, "bootstrap.servers": strings.Join(b.Bootstrap(), ","), "state.dir": dir,
+			"session.timeout.ms": shortSession,
 		})
 		c := startChild(t, "killed", childSpec{Topology: "window", Topics: topics, Settings: settings})
 		awaitCommitted(t, b, app, topics.In, 2)
@@ -171,6 +176,7 @@ func c013Killed(b kafkatest.Broker) func(*testing.T, string, string, childTopics
 
 // Skipped records move the committed offset, and no time.
 func TestC108_InvalidTimestamps(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("c108")
 		in, out := kafkatest.CreateTopic(t, b, "in", 1), kafkatest.CreateTopic(t, b, "out", 1)

@@ -15,6 +15,7 @@ import (
 )
 
 func TestC070_NamesPartitionsAndConfigsOfInternalTopics(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		app := b.Name("c070")
 		ta, tb := kafkatest.CreateTopic(t, b, "a", 3), kafkatest.CreateTopic(t, b, "b", 2)
@@ -67,6 +68,7 @@ func TestC070_NamesPartitionsAndConfigsOfInternalTopics(t *testing.T) {
 }
 
 func TestC069_JoinAcrossPartitionCounts(t *testing.T) {
+	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		ta, tb := kafkatest.CreateTopic(t, b, "a", 2), kafkatest.CreateTopic(t, b, "b", 3)
 		out := kafkatest.CreateTopic(t, b, "out", 1)
