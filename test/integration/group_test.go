@@ -31,7 +31,7 @@ func TestC103_TwoTopologiesUnderOneID(t *testing.T) {
 		if !errors.Is(err, millrace.ErrTopologyMismatch) {
 			t.Errorf("the error is %v", err)
 		}
-		says(t, err, app, "application id")
+		says(t, err, app, t1, t2, t3, "give one of the two another application.id")
 
 		kafkatest.Load(t, b, t1, at("a", "1", 1))
 		kafkatest.Load(t, b, t2, at("b", "2", 2))
