@@ -56,6 +56,7 @@ type Env struct {
 	commits  []func()
 	closers  []func() error
 	observed []observedTime
+	advances []Advance
 }
 
 // current is the context of the record in process.
@@ -173,6 +174,7 @@ func (e *Env) Init() error {
 	slices.Reverse(e.inits)
 	slices.Reverse(e.flushers)
 	slices.Reverse(e.closers)
+	slices.Reverse(e.advances)
 	for _, f := range e.inits {
 		if err := f(); err != nil {
 			return err
@@ -235,6 +237,23 @@ func (e *Env) ObserveTime(name string, at *int64) {
 	}
 	e.observed = append(e.observed, observedTime{name: name, at: at})
 }
+
+// Advance is how the time of a quiet source reaches a step that holds results back until time has passed.
+type Advance struct {
+	Step string // as named in the topology: the sources upstream of it decide
+	// To raises the step's observed time to at least toMs and sends what has become due. There is no record in process: what
+	// it sends has no origin and no headers of its own.
+	To func(toMs int64) error
+}
+
+// OnAdvance registers a step that can send results when only time passes. Steps are told in the order of their
+// declaration, parents first.
+func (e *Env) OnAdvance(step string, to func(toMs int64) error) {
+	e.advances = append(e.advances, Advance{Step: step, To: to})
+}
+
+// Advances returns what OnAdvance registered, in the order in which the steps were made: children first until Init has run.
+func (e *Env) Advances() []Advance { return e.advances }
 
 // ObservedTimes returns the observed times of all operators that have seen a record.
 func (e *Env) ObservedTimes() map[string]int64 {

@@ -21,6 +21,9 @@ type Sink[K, V any] interface {
 type Change[V any] struct {
 	New, Old       V    // the zero value where there is no such row
 	HasNew, HasOld bool // false: null (no such row)
+	// Stale says that a newer version of the row was there already: a versioned table took an update out of order. In Kafka
+	// Streams it is the opposite of isLatest.
+	Stale bool
 }
 
 // Child is a step that follows another, as wired for one task.

@@ -18,6 +18,8 @@ func StoreSpecs(sub *topology.Subtopology) ([]state.Spec, error) {
 			spec.Kind = state.KeyValue
 		case topology.Window:
 			spec.Kind, spec.RetentionMs = state.Window, s.RetentionMs
+		case topology.Session:
+			spec.Kind, spec.RetentionMs = state.Session, s.RetentionMs
 		default:
 			return nil, fmt.Errorf("millrace: store %s is of the kind %s, which tasks cannot hold yet", s.Name, s.Kind)
 		}
