@@ -209,6 +209,15 @@ func (d *Driver) ReadRaw(topic string) []Raw {
 // Written returns all records of a topic so far, in the order of writing, whether they have been read or not.
 func (d *Driver) Written(topic string) []Raw { return slices.Clone(d.written[topic]) }
 
+// CommittedMetadata returns the text beside the committed offset of a partition; ok is false if none has been committed.
+func (d *Driver) CommittedMetadata(topic string, partition int32) (text string, ok bool) {
+	l := d.logs[broker.TopicPartition{Topic: topic, Partition: partition}]
+	if l == nil || l.committed.Offset < 0 {
+		return "", false
+	}
+	return l.committed.Metadata, true
+}
+
 func decode[K, V any](raw Raw, key serde.Serde[K], value serde.Serde[V]) (r processor.Record[K, V], err error) {
 	r = processor.Record[K, V]{
 		TimestampMs: raw.TimestampMs, Headers: raw.Headers, NullKey: raw.Key == nil, NullValue: raw.Value == nil,

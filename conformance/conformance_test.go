@@ -1,0 +1,110 @@
+package conformance
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace-io/millrace/milltest"
+)
+
+const committed = "testdata/vectors"
+
+// TestCommittedVectors replays the vectors that are committed.
+func TestCommittedVectors(t *testing.T) {
+	replayAll(t, committed)
+}
+
+// TestVectors replays the vectors of the folder that MILLRACE_VECTORS names.
+func TestVectors(t *testing.T) {
+	dir := os.Getenv("MILLRACE_VECTORS")
+	if dir == "" {
+		t.Skip("MILLRACE_VECTORS is not set")
+	}
+	if !filepath.IsAbs(dir) {
+		t.Fatalf("MILLRACE_VECTORS is %q: it has to be an absolute path, since a test runs in the folder of its package", dir)
+	}
+	replayAll(t, dir)
+}
+
+func replayAll(t *testing.T, dir string) {
+	r, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders, err := openFolders(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range folders {
+		for _, err := range missing(r, f) {
+			t.Error(err)
+		}
+		for _, name := range f.scenarios {
+			if s := r.scenarios[name]; s != nil {
+				t.Run(fmt.Sprintf("seed-%d/%s", f.seed, name), func(t *testing.T) {
+					t.Parallel()
+					replayOne(t, s, f)
+				})
+			}
+		}
+	}
+}
+
+// missing tells which scenarios are on one side only.
+func missing(r *registry, f folder) []error {
+	var errs []error
+	there := make(map[string]bool)
+	for _, name := range f.scenarios {
+		there[name] = true
+		if r.scenarios[name] == nil {
+			errs = append(errs, fmt.Errorf("%s: scenario %s has no twin in Go", f.dir, name))
+		}
+	}
+	for _, name := range r.names() {
+		if f.complete && !there[name] {
+			errs = append(errs, fmt.Errorf("%s: scenario %s has no vector", f.dir, name))
+		}
+	}
+	return errs
+}
+
+// replayOne replays a vector with stores in memory and on disk.
+func replayOne(t *testing.T, s *scenario, f folder) {
+	want, err := f.read(s.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(want.input) > 0 && len(want.output) == 0 && want.failure == "" {
+		t.Errorf("Kafka Streams gave nothing at all: the scenario shows nothing")
+	}
+	for _, engine := range []struct {
+		name string
+		opts []milltest.Option
+	}{{"in memory", nil}, {"on disk", []milltest.Option{milltest.OnDisk()}}} {
+		got, err := s.replay(want, engine.opts...)
+		if err != nil {
+			t.Fatalf("stores %s: %v", engine.name, err)
+		}
+		if diffs := s.compare(want, got); len(diffs) > 0 {
+			t.Errorf("scenario %s, seed %d, stores %s: not what %s says\n%s%s", s.name, f.seed, engine.name, s.says(),
+				strings.Join(diffs, "\n"), again(s.name, f.seed))
+			return // the other engine would say the same
+		}
+	}
+}
+
+func (s *scenario) says() string {
+	if s.judge != nil {
+		return "the rule " + s.judge.rule
+	}
+	return "Kafka Streams"
+}
+
+func again(name string, seed int64) string {
+	return fmt.Sprintf("\nonce more, from the root of the repository:\n"+
+		"  conformance/generate --seed %d --scenario %s --out \"$PWD/out/vectors\"\n"+
+		"  MILLRACE_VECTORS=\"$PWD/out/vectors\" go test ./conformance -run '^TestVectors$'\n", seed, name)
+}
