@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/topology"
@@ -186,12 +187,12 @@ const (
 	optMemory, optRetain, optLogConfig, optNoLog         = "InMemory", "Retain", "LogConfig", "WithoutLog"
 	optNoCache, optKey, optValue, optPartitions          = "WithoutCache", "WithKey", "WithValue", "Partitions"
 	optEarliest, optLatest, optBack, optNoStart, optTime = "StartEarliest", "StartLatest", "StartBack", "NoStart", "Timestamps"
-	optStores                                            = "WithStores"
+	optStores, optIdle                                   = "WithStores", "IdleTimeout"
 )
 
 var (
 	nodeOptions   = []string{optAs, optNode}
-	sourceOptions = []string{optAs, optNode, optEarliest, optLatest, optBack, optNoStart, optTime}
+	sourceOptions = []string{optAs, optNode, optEarliest, optLatest, optBack, optNoStart, optTime, optIdle}
 	storeOptions  = []string{optAs, optNode, optStore, optRepartition, optAuto, optMemory, optLogConfig, optNoLog, optNoCache, optKey, optValue}
 	windowOptions = append([]string{optRetain}, storeOptions...)
 	tableOptions  = []string{optAs, optNode, optStore, optAuto, optMemory, optLogConfig, optNoLog, optNoCache, optKey, optValue}
@@ -316,6 +317,7 @@ type declaredSource struct {
 	verb     string
 	types    string
 	extracts bool
+	idle     time.Duration
 }
 
 // repartitioned is what stands behind a repartition topic.

@@ -36,6 +36,7 @@ type stepOptions struct {
 	partitions int32
 	reset      reset
 	resetBack  time.Duration
+	idle       time.Duration
 	extract    any // an op.Extractor of the step's types
 	stores     []storeDefinition
 
@@ -197,6 +198,23 @@ type Extractor[K, V any] func(r processor.Record[K, V], m processor.Metadata, pa
 // In Kafka Streams: Consumed.withTimestampExtractor.
 func Timestamps[K, V any](e Extractor[K, V]) StepOption {
 	return stepOption(func(o *stepOptions) { o.extract = e; o.given("Timestamps") })
+}
+
+// IdleTimeout makes a source count as idle once it has been without records, and level with the end of its partition, for d.
+// From then on its time runs on by the wall clock: from its last timestamp by the time that has passed since, but never
+// beyond the present. Windows close, suppressed results and unmatched rows of joins come out, and timers of stream time fire
+// although no record comes; a record that comes after all is judged by the time that has passed. Where several sources lead
+// to a step, its time runs on only while all of them are idle, so each needs the option; a repartition topic takes the
+// longest timeout of the sources before it. A source that cannot be read, or that is being restored, is not idle.
+//
+// Without it, time stands still until records come, as it always does in Kafka Streams. Use it where the timestamps of
+// records are close to the present, and choose d well above the usual pause between two records and above the delay between
+// an event and its record: what is later than that finds its windows closed. Time runs on in steps of d, or of a second
+// where d is longer. Each step is committed with the offsets, so what has come out stays out after a crash.
+//
+// In Kafka Streams: nothing of the kind.
+func IdleTimeout(d time.Duration) StepOption {
+	return stepOption(func(o *stepOptions) { o.idle = d; o.given("IdleTimeout") })
 }
 
 // WithStores connects stores to a user-written step.

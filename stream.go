@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/topology"
@@ -41,7 +42,7 @@ func (s Stream[K, V]) parent() string {
 // From reads a topic, several topics or a pattern as one stream. Records of one partition keep their order; between
 // partitions of one task the order is by timestamp.
 //
-// Options: As or NodeName, StartEarliest, StartLatest, StartBack, NoStart, Timestamps.
+// Options: As or NodeName, StartEarliest, StartLatest, StartBack, NoStart, Timestamps, IdleTimeout.
 //
 // In Kafka Streams: StreamsBuilder#stream.
 func From[K, V any](b *Builder, t Topic[K, V], opts ...StepOption) Stream[K, V] {
@@ -53,7 +54,8 @@ func From[K, V any](b *Builder, t Topic[K, V], opts ...StepOption) Stream[K, V] 
 	s.checkSerde("topic "+t.Name(), t.key, t.value)
 	src := topology.Source{Name: name, Topics: t.names, Pattern: t.pattern, Pos: s.pos, Op: newSource(s, t)}
 	s.setReset(&src)
-	declared := declaredSource{verb: "From", types: fmt.Sprintf("%T", t), extracts: s.extract != nil}
+	s.setIdle(&src)
+	declared := declaredSource{verb: "From", types: fmt.Sprintf("%T", t), extracts: s.extract != nil, idle: s.idle}
 	if old, ok := b.t.FindSource(t.names, t.pattern); ok {
 		// One source node for one set of topics, as in Kafka Streams.
 		s.checkSameSource(t.Name(), declared, src, old)
@@ -74,6 +76,8 @@ func (s *step) checkSameSource(topic string, now declaredSource, src, old topolo
 		s.errorf("From: topic %s is read with other types at %s", topic, old.Pos)
 	case src.Reset != old.Reset || src.ResetBack != old.ResetBack:
 		s.errorf("From: topic %s starts elsewhere at %s; both streams of a topic must start alike", topic, old.Pos)
+	case now.idle != 0 && now.idle != before.idle:
+		s.errorf("From: topic %s is read at %s already, and when it counts as idle is decided there: give IdleTimeout there", topic, old.Pos)
 	case now.extracts:
 		s.errorf("From: topic %s is read at %s already, and the times of its records are decided there: give Timestamps there", topic, old.Pos)
 	}
@@ -105,6 +109,15 @@ func (s *step) setReset(src *topology.Source) {
 	case resetBack:
 		src.Reset, src.ResetBack = topology.ResetByDuration, s.resetBack
 	}
+}
+
+// setIdle takes over the idle timeout. One that is not above zero would switch it off in silence.
+func (s *step) setIdle(src *topology.Source) {
+	if slices.Contains(s.set, optIdle) && s.idle < time.Millisecond {
+		s.errorf("%s: an idle timeout of %v; it is at least 1ms, and without the option a source never counts as idle", s.verb, s.idle)
+		return
+	}
+	src.IdleTimeout = s.idle
 }
 
 // then adds a step behind a stream.

@@ -37,7 +37,7 @@ type table[K, V any] struct {
 // arrives wins. Records with a null key are dropped and counted. The table has a store if it is named, or if a later step
 // needs one.
 //
-// Options: As or NodeName and StoreName, AutoName, InMemory, LogConfig, WithoutLog, WithoutCache, Timestamps, StartEarliest and
+// Options: As or NodeName and StoreName, AutoName, InMemory, LogConfig, WithoutLog, WithoutCache, Timestamps, IdleTimeout, StartEarliest and
 // its kin.
 //
 // In Kafka Streams: StreamsBuilder#table.
@@ -63,6 +63,7 @@ func TableFrom[K, V any](b *Builder, t Topic[K, V], opts ...StepOption) Table[K,
 	s.checkSerde("topic "+t.Name(), t.key, t.value)
 	src := topology.Source{Name: source, Topics: t.names, Pattern: t.pattern, Pos: s.pos, Op: newSource(s, t)}
 	s.setReset(&src)
+	s.setIdle(&src)
 	if old, ok := b.t.FindSource(t.names, t.pattern); ok {
 		s.errorf("TableFrom: topic %s is read at %s already; use that stream or table again", t.Name(), old.Pos)
 		return newTable(s, old.Name, []string{old.Name}, t.key, t.value, new(op.TableSpec), storeName, false)

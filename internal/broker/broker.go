@@ -57,6 +57,9 @@ type Fetcher interface {
 	// and partition. A batch without records tells that the position or an end of the log has moved: after Assign each
 	// partition is told once, even if it is empty.
 	Poll(ctx context.Context) []Batch
+	// Answers counts the answers without an error that a partition has had since it was assigned, those included that told
+	// nothing new. It is 0 while something waits to be polled. Any goroutine may call it.
+	Answers(tp TopicPartition) uint64
 	Close()
 }
 

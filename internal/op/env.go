@@ -252,6 +252,14 @@ func (e *Env) OnAdvance(step string, to func(toMs int64) error) {
 	e.advances = append(e.advances, Advance{Step: step, To: to})
 }
 
+// Advance tells a step that its time has come to toMs while no record was in process.
+func (e *Env) Advance(a Advance, toMs int64) error {
+	saved := e.cur
+	defer func() { e.cur = saved }()
+	e.SetTimer(toMs)
+	return a.To(toMs)
+}
+
 // Advances returns what OnAdvance registered, in the order in which the steps were made: children first until Init has run.
 func (e *Env) Advances() []Advance { return e.advances }
 

@@ -58,6 +58,8 @@ type Config struct {
 	Task task.Config
 	// ForgetTopics makes the tasks look at their output topics again when they are opened. May be nil.
 	ForgetTopics func()
+	// Answers counts the answers that a partition has had, see broker.Fetcher.
+	Answers func(tp broker.TopicPartition) uint64
 	// Wake hands the machine an event from another goroutine; it returns at once.
 	Wake   func(Event)
 	Logger *slog.Logger

@@ -92,7 +92,10 @@ func (m *Machine) work(s *slot) *Work {
 		if !m.full {
 			m.takeBatches(s, w)
 			w.process = true
-			w.timerMs = s.timerMs
+			if s.timerMs > 0 && m.nowMs >= s.timerMs {
+				w.timerMs = s.timerMs
+				m.listen(s, w)
+			}
 			s.more, s.waitMs, s.timerMs = false, 0, 0
 		}
 	case s.closing == closeClean && s.phase == phaseRunning:
@@ -111,6 +114,22 @@ func (m *Machine) work(s *slot) *Work {
 		s.phase = phaseClosing
 	}
 	return w
+}
+
+// listen tells a task, when a timer is due, which of its inputs with an idle timeout have been heard of since the last one:
+// those alone can be known to have nothing new.
+func (m *Machine) listen(s *slot, w *Work) {
+	for _, in := range s.inputs {
+		if in.node.IdleMs == 0 {
+			continue
+		}
+		n := uint64(0)
+		if in.epoch != 0 && !in.paused {
+			n = m.cfg.Answers(in.tp)
+		}
+		w.heard = append(w.heard, heard{tp: in.tp, ok: n > 0 && n != in.answers})
+		in.answers = n
+	}
 }
 
 // keepsStores tells whether a replay of the gap is worth keeping the stores open: those in memory would have to be filled

@@ -93,7 +93,8 @@ type input struct {
 
 	position, end int64
 	committed     int64
-	retryMs       int64 // after an error of the partition
+	retryMs       int64  // after an error of the partition
+	answers       uint64 // when it was last asked whether the partition is heard of
 }
 
 // taskName writes an id as Kafka Streams does.

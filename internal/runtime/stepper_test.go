@@ -89,6 +89,7 @@ func newStepperAt(t *testing.T, c *brokertest.Cluster, topo *topology.Topology, 
 			MaxRecordBytes: book.maxRecord, CacheBytes: 0, ReadCacheBytes: 1 << 20,
 		},
 		Wake: func(e Event) { s.events = append(s.events, e) }, Stats: NewStats(), ForgetTopics: book.forget,
+		Answers: func(tp broker.TopicPartition) uint64 { return s.fetch.Answers(tp) },
 	}
 	for _, o := range opts {
 		o(&cfg, s)

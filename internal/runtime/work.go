@@ -63,8 +63,15 @@ type Work struct {
 	handOver bool
 	batches  []broker.Batch
 	process  bool
-	timerMs  int64 // a timer of the wall clock that may be due; 0 none
+	timerMs  int64 // a timer of the wall clock that is due; 0 none
+	heard    []heard
 	finish   finish
+}
+
+// heard tells whether an input was read successfully of late.
+type heard struct {
+	tp broker.TopicPartition
+	ok bool
 }
 
 // startAt is where reading of an input begins.
@@ -207,6 +214,9 @@ func (w *Work) processSlice(d *Done) error {
 	l := w.life
 	if w.timerMs > 0 {
 		if now := w.shared.clock.NowMs(); now >= w.timerMs {
+			for _, h := range w.heard {
+				l.task.SetHeard(h.tp, h.ok)
+			}
 			if err := l.task.Punctuate(now); err != nil {
 				return err
 			}

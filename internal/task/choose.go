@@ -48,7 +48,7 @@ func (t *Task) choose() (*queue, error) {
 		if q.idleSinceMs < 0 {
 			q.idleSinceMs = now
 		}
-		if end := q.idleSinceMs + t.idleMs; now < end {
+		if end := q.idleSinceMs + q.quiet.bound(t.idleMs); now < end {
 			blocked, untilMs = q, end
 			continue
 		}

@@ -22,6 +22,7 @@ type queue struct {
 	idleSinceMs int64 // when it was first seen empty and level; -1
 
 	partitionTimeMs int64 // highest timestamp taken; -1
+	quiet           quietSource
 	committed       int64 // offset of the last unit; -1
 }
 
@@ -52,6 +53,7 @@ func (q *queue) add(b *broker.Batch) {
 		q.bytes += recordBytes(&b.Records[i])
 	}
 	q.idleSinceMs = -1
+	q.quiet.broken()
 }
 
 // peek returns the first record that has not been taken.

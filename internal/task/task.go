@@ -64,6 +64,7 @@ type Task struct {
 	commitNeeded bool
 	idle         IdleReason
 	processed    *metrics.Counter
+	quiet        []quietStep // steps that the time of quiet sources moves, parents first
 	enforced     *metrics.Counter
 	leftOut      *metrics.Counter
 	closed       bool
@@ -94,6 +95,7 @@ func New(cfg Config) (*Task, error) {
 	if err := t.env.Init(); err != nil {
 		return nil, err
 	}
+	t.wireQuiet(cfg.Sub)
 	return t, nil
 }
 
@@ -199,6 +201,7 @@ func (t *Task) connect(cfg Config, made map[*topology.Node]any) error {
 				return fmt.Errorf("millrace: task %s: source %s: %w", t, n.Name, err)
 			}
 			q.head = head
+			q.quiet = quietSource{node: n, timeoutMs: n.IdleMs, sinceMs: -1, heard: true}
 		}
 		if q.head == nil {
 			return fmt.Errorf("millrace: task %s: no source reads its input %s", t, q.in.Topic)
@@ -326,18 +329,27 @@ func (t *Task) take(q *queue) error {
 	return err
 }
 
-// Punctuate fires the wall-clock timers that are due.
+// Punctuate fires the wall-clock timers that are due, and lets the time of quiet sources run on.
 func (t *Task) Punctuate(nowMs int64) error {
 	if t.closed {
 		return ErrClosed
 	}
 	fired, err := t.env.FireWallTimers(nowMs)
 	t.commitNeeded = t.commitNeeded || fired
-	return err
+	if err != nil {
+		return err
+	}
+	return t.advanceQuiet(nowMs)
 }
 
-// NextTimerMs is when the next wall-clock timer is due; ok is false if there is none.
-func (t *Task) NextTimerMs() (ms int64, ok bool) { return t.env.NextWallTimerMs() }
+// NextTimerMs is when Punctuate is to be called next; ok is false if there is no reason to.
+func (t *Task) NextTimerMs() (ms int64, ok bool) {
+	ms, ok = t.env.NextWallTimerMs()
+	if at, quiet := t.nextQuietMs(); quiet && (!ok || at < ms) {
+		return at, true
+	}
+	return ms, ok
+}
 
 // TakeOutputs returns what the task has emitted since the last call, in order.
 func (t *Task) TakeOutputs() []op.Output { return t.env.TakeOutputs() }

@@ -1,6 +1,8 @@
 package task
 
 import (
+	"slices"
+
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/codec"
 	"github.com/millrace-io/millrace/internal/op"
@@ -37,6 +39,9 @@ func (t *Task) HandOver() (*Unit, error) {
 	t.env.BeforeHandOver()
 	observed := t.env.ObservedTimes()
 	for name, at := range observed {
+		if !slices.Contains(t.stores, name) {
+			continue // the time of a step without a store travels with the offsets alone
+		}
 		if err := t.set.SetMeta(name, ObservedMeta, at); err != nil {
 			return nil, err
 		}

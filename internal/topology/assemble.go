@@ -65,6 +65,7 @@ func assemble(b *Builder, users map[*storeDecl][]*decl) *Topology {
 		}
 		t.copart = append(t.copart, sources)
 	}
+	t.inheritIdle()
 	return t
 }
 
@@ -75,6 +76,7 @@ func newNode(d *decl) *Node {
 		n.Pattern = d.source.Pattern
 		n.Reset = d.source.Reset
 		n.ResetBackMs = d.source.ResetBack.Milliseconds()
+		n.IdleMs = d.source.IdleTimeout.Milliseconds()
 	}
 	return n
 }

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // BuildOptions are the choices of Build.
@@ -69,6 +70,9 @@ func (b *Builder) checkSource(s *Source, d *decl) {
 			b.Errorf(s.Pos, "source %q names the topic %q twice", s.Name, topic)
 		}
 		seen[topic] = true
+	}
+	if s.IdleTimeout != 0 && s.IdleTimeout < time.Millisecond {
+		b.Errorf(s.Pos, "source %q: idle timeout %v; it is at least 1ms", s.Name, s.IdleTimeout)
 	}
 	if (s.Reset == ResetByDuration) != (s.ResetBack > 0) {
 		b.Errorf(s.Pos, "source %q: offset reset %s with duration %v; a positive duration belongs to by_duration and to no other", s.Name, s.Reset, s.ResetBack)

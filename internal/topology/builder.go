@@ -115,7 +115,10 @@ type Source struct {
 	Op        any
 	Reset     OffsetReset
 	ResetBack time.Duration // for ResetByDuration
-	Pos       Pos
+	// IdleTimeout is after how long without records the source counts as idle, and its time runs on by the wall clock; 0:
+	// never. That of the source of a repartition topic follows from the sources that lead to it.
+	IdleTimeout time.Duration
+	Pos         Pos
 }
 
 // Processor declares a node that handles records of its parents.

@@ -58,6 +58,7 @@ type Node struct {
 	Pattern     string   // empty if Topics is set
 	Reset       OffsetReset
 	ResetBackMs int64 // for ResetByDuration
+	IdleMs      int64 // after how long without records it is idle; 0 never. See Source.IdleTimeout
 	re          *regexp.Regexp
 
 	// Of a sink.

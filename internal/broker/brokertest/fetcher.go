@@ -34,6 +34,7 @@ type fetchState struct {
 	paused   bool
 	failed   bool // an error was shown; nothing more until it is assigned again
 	shown    [3]int64
+	answers  uint64
 }
 
 var _ broker.Fetcher = (*Fetcher)(nil)
@@ -157,6 +158,22 @@ func (f *Fetcher) Poll(ctx context.Context) []broker.Batch {
 		return len(out) > 0 || f.closed
 	})
 	return out
+}
+
+// Answers implements broker.Fetcher: each call is a question to the cluster, which a partition that can be read answers.
+func (f *Fetcher) Answers(tp broker.TopicPartition) uint64 {
+	f.c.mu.Lock()
+	defer f.c.mu.Unlock()
+	s := f.parts[tp]
+	if s == nil || s.paused || s.failed || f.held[tp] {
+		return 0
+	}
+	b := f.fetch(tp, s)
+	if b.Err != nil || b.Position != s.position {
+		return 0
+	}
+	s.answers++
+	return s.answers
 }
 
 func (f *Fetcher) poll() []broker.Batch {

@@ -54,6 +54,7 @@ type fetchState struct {
 	resting     bool // waits before another try
 	failed      bool // an error was shown; nothing more until it is assigned again
 	failures    int
+	answers     uint64 // without an error
 	shown       ends
 	batch       *broker.Batch
 }
@@ -176,6 +177,16 @@ func (f *Fetcher) take() []broker.Batch {
 		f.kick()
 	}
 	return out
+}
+
+// Answers implements broker.Fetcher.
+func (f *Fetcher) Answers(tp broker.TopicPartition) uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s := f.parts[tp]; s != nil && s.batch == nil && !s.failed {
+		return s.answers
+	}
+	return 0
 }
 
 // Close implements broker.Fetcher. It waits for the requests under way to end, which closing the connections makes quick.
@@ -309,6 +320,7 @@ func (f *Fetcher) take1(s *fetchState, a *fetched) {
 	switch {
 	case a.err == nil:
 		s.failures = 0
+		s.answers++
 		s.fetchedFrom = a.part.leaderEpoch
 		s.lastEpoch = a.lastEpoch
 		now := ends{a.batch.HighWater, a.batch.StableEnd, a.batch.LogStart}
