@@ -11,7 +11,9 @@ import (
 )
 
 // hourly writes a line each time that an hour of stream time has passed.
-type hourly struct{ ctx processor.Context[string, string] }
+type hourly struct {
+	ctx processor.Context[string, string]
+}
 
 func (p *hourly) Init(ctx processor.Context[string, string]) error {
 	p.ctx = ctx

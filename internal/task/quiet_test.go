@@ -170,7 +170,7 @@ func TestQuiet_onlyWhatIsKnownToBeEmpty(t *testing.T) {
 		x.nowMs = day
 		x.add("a", record(0, "v", day-1000))
 		x.process()
-	x.next() // as the runtime asks after each turn
+		x.next() // as the runtime asks after each turn
 		return x
 	}
 	x := start()
