@@ -31,6 +31,10 @@ type table[K, V any] struct {
 	// sendOld makes the table send the values that stood before along with its updates, and tells whether it does. It does
 	// not make it keep its rows for that.
 	sendOld func() bool
+	// upstream are the nodes of the tables that it is derived from: see lineage. before passes needBefore on to them; nil if
+	// there are none.
+	upstream []string
+	before   func()
 }
 
 // TableFrom reads a topic as a table: a record sets the value of its key, a null value deletes it. The last record that
@@ -193,6 +197,11 @@ func deriveTable[K, V, V2 any](t Table[K, V], verb, prefix string, filter bool, 
 	out := &table[K, V2]{b: s.b, node: name, sources: t.t.sources, key: t.t.key, value: value, spec: spec}
 	if store != "" {
 		addTableStore(s, name, store, false, keySerde(s, t.t.key), value, spec)
+	}
+	out.upstream = t.t.lineage()
+	out.before = func() {
+		spec.Before = true
+		t.t.needBefore()
 	}
 	out.sendOld = func() bool {
 		spec.SendOld = spec.SendOld || spec.Store != "" || t.t.sendOld()

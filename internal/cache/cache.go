@@ -372,6 +372,20 @@ func (s *Store[K, V, C]) Waiting(f func(key string, k K, v V, has bool, tsMs int
 	return nil
 }
 
+// Before returns the value that a waiting write of an encoded key is going to replace; isWaiting is false if none waits,
+// and nothing is read then. The value belongs to the caller.
+func (s *Store[K, V, C]) Before(key []byte) (v V, ok, isWaiting bool, err error) {
+	if e := s.entries[string(key)]; e == nil || !e.isDirty {
+		return v, false, false, nil
+	}
+	local, ok, err := s.backing.Load(key)
+	if err != nil || !ok {
+		return v, false, true, err
+	}
+	v, _, err = s.Decode(local)
+	return v, err == nil, true, err
+}
+
 // Drop forgets everything that is cached, what waits for a flush included.
 func (s *Store[K, V, C]) Drop() {
 	clear(s.entries)

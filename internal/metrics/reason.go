@@ -23,13 +23,15 @@ const (
 	Late Reason = "late"
 	// ExpiredOnPut: a window store was given a window that is past its retention.
 	ExpiredOnPut Reason = "expired-on-put"
+	// Stale: an update came out of order, a newer version of its row was there already, and the step acts on the newest only.
+	Stale Reason = "stale"
 	// DeadLetter: a dead letter was written for the record. The record is counted under the reason of its failure too.
 	DeadLetter Reason = "dead-letter"
 )
 
 // Reasons returns all reasons, in the order in which they are documented.
 func Reasons() []Reason {
-	return []Reason{NullKey, NullValue, NegativeTimestamp, Deserialization, Processing, Production, Late, ExpiredOnPut, DeadLetter}
+	return []Reason{NullKey, NullValue, NegativeTimestamp, Deserialization, Processing, Production, Late, ExpiredOnPut, Stale, DeadLetter}
 }
 
 // IsDrop says whether a record counted under the reason, or a part of what it leads to, is not in the results. A dead letter

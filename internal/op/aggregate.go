@@ -77,7 +77,7 @@ func (a *aggregate[K, V, A]) update(r *processor.Record[K, V]) (c Change[A], tsM
 	if !has || r.TimestampMs > tsMs {
 		tsMs = r.TimestampMs
 	}
-	if a.out.spec.SendOld && !a.out.cached {
+	if a.out.spec.old() && !a.out.cached {
 		if c.Old, c.HasOld, err = old(&a.folder, a.out.store.cache, key, has); err != nil {
 			return c, 0, err
 		}

@@ -46,17 +46,20 @@ type Env struct {
 
 	StreamTimeMs int64 // highest timestamp taken by the task; -1 before the first
 
-	cur      current
-	outputs  []Output
-	usual    int // about how many outputs are taken at once, so that the list need not grow each time
-	slab     []byte
-	timers   timers
-	inits    []func() error
-	flushers []func() error
-	commits  []func()
-	closers  []func() error
-	observed []observedTime
-	advances []Advance
+	cur     current
+	outputs []Output
+	usual   int // about how many outputs are taken at once, so that the list need not grow each time
+	slab    []byte
+	timers  timers
+	// sendingNo and sendingDepth: see beginSending.
+	sendingNo    int64
+	sendingDepth int
+	inits        []func() error
+	flushers     []func() error
+	commits      []func()
+	closers      []func() error
+	observed     []observedTime
+	advances     []Advance
 }
 
 // current is the context of the record in process.

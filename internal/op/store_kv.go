@@ -129,6 +129,7 @@ type KVStore[K, V any] struct {
 	cache *cache.Store[K, V, current]
 	there func(*V) bool
 	buf   []byte
+	row   sentRow[V] // whose update is being sent; see BeforeGetter
 }
 
 var _ store.KeyValue[string, string] = (*KVStore[string, string])(nil)

@@ -81,7 +81,13 @@ func row[V any](v V, ok bool, err error) (V, bool, error) {
 type TableSpec struct {
 	Store   string // empty: not materialised
 	SendOld bool   // send the values that stood before along: a later step needs them
+	// Before says that a later step asks for rows as they were sent last: see BeforeGetter. The values that stood before are
+	// sent along then too, but a filter does not act on them.
+	Before bool
 }
+
+// old says whether the values that stood before are sent along.
+func (s *TableSpec) old() bool { return s.SendOld || s.Before }
 
 // tableOut is the way out of a table step: into its store, if it has one, and on to the next steps, at once or when the
 // store's cache is flushed.
@@ -108,7 +114,7 @@ func newTableOut[K, V any](env *Env, step string, spec *TableSpec, children []Ch
 		return nil, err
 	}
 	if t.cached = t.store.cache.Dedupes(); t.cached {
-		t.store.cache.OnFlush(t.flushed, spec.SendOld)
+		t.store.cache.OnFlush(t.flushed, spec.old())
 		env.OnFlush(t.store.FlushCache)
 	}
 	return t, nil
@@ -133,7 +139,7 @@ func (t *tableOut[K, V]) update(k K, headers serde.Headers, c *Change[V], tsMs i
 	if err != nil {
 		return err
 	}
-	if t.spec.SendOld && !t.cached {
+	if t.spec.old() && !t.cached {
 		if c.Old, _, c.HasOld, err = t.store.cache.Get(key); err != nil {
 			return err
 		}
@@ -169,7 +175,18 @@ func (t *tableOut[K, V]) sent(k K, headers serde.Headers, c Change[V], tsMs int6
 		return nil
 	}
 	t.out = processor.Record[K, Change[V]]{Key: k, Value: c, TimestampMs: tsMs, Headers: headers}
-	return t.next.Process(&t.out)
+	return t.forward(t.key)
+}
+
+// forward sends the record that stands in t.out, of the encoded key.
+func (t *tableOut[K, V]) forward(key []byte) error {
+	if !t.spec.Before || t.store == nil {
+		return t.next.Process(&t.out)
+	}
+	t.begin(key, &t.out.Value)
+	err := t.next.Process(&t.out)
+	t.end()
+	return err
 }
 
 func (t *tableOut[K, V]) flushed(u *cache.Update[K, V, current]) error {
@@ -178,7 +195,14 @@ func (t *tableOut[K, V]) flushed(u *cache.Update[K, V, current]) error {
 			Key: u.Key, Value: Change[V]{New: u.New, Old: u.Old, HasNew: u.HasNew, HasOld: u.HasOld},
 			TimestampMs: u.TimestampMs, Headers: u.Context.headers,
 		}
-		return t.next.Process(&t.out)
+		if !t.spec.Before {
+			return t.next.Process(&t.out)
+		}
+		key, err := t.encode(u.Key)
+		if err != nil {
+			return err
+		}
+		return t.forward(key)
 	})
 }
 
@@ -262,7 +286,7 @@ func (t *tableMap[K, V, V2]) update(r *processor.Record[K, Change[V]]) (c Change
 		if key, err = t.out.encode(r.Key); err != nil {
 			return c, false, err
 		}
-		if t.out.spec.SendOld {
+		if t.out.spec.old() {
 			// What stood before is what the store has, not what the table before made of its own old value.
 			if c.Old, _, c.HasOld, err = t.out.store.cache.Get(key); err != nil {
 				return c, false, err
@@ -285,7 +309,7 @@ func (t *tableMap[K, V, V2]) call(r *processor.Record[K, Change[V]]) (c Change[V
 			return c, err
 		}
 	}
-	if t.out.spec.SendOld && t.out.store == nil && r.Value.HasOld {
+	if t.out.spec.old() && t.out.store == nil && r.Value.HasOld {
 		c.Old, c.HasOld, err = row(t.f(r.Key, r.Value.Old))
 	}
 	return c, err

@@ -1,0 +1,84 @@
+package millrace_test
+
+import (
+	"maps"
+
+	"github.com/millrace-io/millrace"
+)
+
+func init() { maps.Copy(describedTopologies, describedTables) }
+
+type textTable = millrace.Table[string, string]
+
+func joinTexts(l, r textTable, opts ...millrace.StepOption) textTable {
+	return millrace.JoinTables(l, r, first, append(opts, auto)...)
+}
+
+func outer(l string, _ bool, _ string, _ bool) string { return l }
+
+// unnamedStore speaks of a step's store without naming it, as Materialized.with does.
+var unnamedStore = []millrace.StepOption{textKey, textValue}
+
+// describedTables are topologies of joins and other steps of tables.
+var describedTables = map[string]func(*millrace.Builder){
+	"tables-join": func(b *millrace.Builder) {
+		to(joinTexts(tableOf(b, "l", auto), tableOf(b, "r", auto)).ToStream(), "out")
+	},
+	"tables-left-join": func(b *millrace.Builder) {
+		to(millrace.LeftJoinTables(tableOf(b, "l", auto), tableOf(b, "r", auto), firstOf).ToStream(), "out")
+	},
+	"tables-outer-join": func(b *millrace.Builder) {
+		to(millrace.OuterJoinTables(tableOf(b, "l", auto), tableOf(b, "r", auto), outer).ToStream(), "out")
+	},
+	"tables-join-named": func(b *millrace.Builder) {
+		to(joinTexts(tableOf(b, "l", auto), tableOf(b, "r", auto), millrace.NodeName("j")).ToStream(), "out")
+	},
+	"tables-join-stored": func(b *millrace.Builder) {
+		to(joinTexts(tableOf(b, "l", auto), tableOf(b, "r", auto), millrace.StoreName("st"), textValue).ToStream(), "out")
+	},
+	"tables-join-with-serdes": func(b *millrace.Builder) {
+		to(joinTexts(tableOf(b, "l", auto), tableOf(b, "r", auto), unnamedStore...).ToStream(), "out")
+	},
+	"tables-join-named-and-stored": func(b *millrace.Builder) {
+		to(joinTexts(tableOf(b, "l", auto), tableOf(b, "r", auto), millrace.NodeName("j"), millrace.StoreName("st"), textValue).ToStream(), "out")
+	},
+	"tables-join-same": func(b *millrace.Builder) {
+		l := tableOf(b, "l", auto)
+		to(joinTexts(l, l).ToStream(), "out")
+	},
+	"tables-join-derived": func(b *millrace.Builder) {
+		l := tableOf(b, "l", auto)
+		to(joinTexts(millrace.MapTableValues(l, same), l).ToStream(), "out")
+	},
+	"tables-join-derived-stored": func(b *millrace.Builder) {
+		l := tableOf(b, "l", auto)
+		to(joinTexts(millrace.MapTableValues(l, same, millrace.StoreName("st"), textValue), l).ToStream(), "out")
+	},
+	"tables-join-chain": func(b *millrace.Builder) {
+		l, r := tableOf(b, "l", auto), tableOf(b, "r", auto)
+		to(millrace.LeftJoinTables(joinTexts(l, r), r, firstOf).ToStream(), "out")
+	},
+	"tables-join-chain-stored": func(b *millrace.Builder) {
+		l, r, x := tableOf(b, "l", auto), tableOf(b, "r", auto), tableOf(b, "x", auto)
+		to(millrace.OuterJoinTables(joinTexts(l, r, millrace.StoreName("st"), textValue), x, outer).Filter(yes).ToStream(), "out")
+	},
+	"tables-join-filtered": func(b *millrace.Builder) {
+		l := tableOf(b, "l", auto).Filter(yes)
+		to(joinTexts(l, millrace.MapTableValues(tableOf(b, "r", auto), same)).ToStream(), "out")
+	},
+	"tables-join-of-aggregates": func(b *millrace.Builder) {
+		counts := millrace.Count(from(b, "l").GroupByKey(), auto)
+		latest := from(b, "r").GroupByKey().Reduce(last, auto)
+		to(millrace.JoinTables(counts, latest, func(_ int64, v string) string { return v }).ToStream(), "out")
+	},
+	"tables-join-to-table": func(b *millrace.Builder) {
+		l := from(b, "l").ToTable(auto)
+		to(joinTexts(l, selectValue(from(b, "r")).ToTable(auto, textKey, textValue)).ToStream(), "out")
+	},
+	"tables-join-windowed": func(b *millrace.Builder) {
+		g := windowed(from(b, "l"))
+		l := table(millrace.CountWindows(g, auto)).Filter(func(windowKey, int64) bool { return true })
+		r := millrace.MapTableValues(table(millrace.CountWindows(g, auto)), func(n int64) int64 { return n })
+		toWindowed(millrace.JoinTables(l, r, func(n, _ int64) int64 { return n }).ToStream(), "out")
+	},
+}
