@@ -63,6 +63,9 @@ type Result struct {
 	Committed map[broker.TopicPartition]broker.OffsetMeta
 	// Start is where reading of each input begins, and End where its log ended at the last look.
 	Start, End map[broker.TopicPartition]int64
+	// HighestTimestampMs holds, by store, the highest timestamp of the changelog records that were read; nothing for a store
+	// of which none was.
+	HighestTimestampMs map[string]int64
 }
 
 // Progress tells how far the restore of one store is.

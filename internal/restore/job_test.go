@@ -111,6 +111,9 @@ func TestJob_readsToTheHighWatermark(t *testing.T) {
 	if r.Committed[brokertest.TP(in, 0)].Metadata != "m" || r.Start[brokertest.TP(in, 0)] != 0 {
 		t.Errorf("result %+v", r)
 	}
+	if d := cmp.Diff(map[string]int64{"s": 7}, r.HighestTimestampMs); d != "" {
+		t.Errorf("highest timestamps (-want +got):\n%s", d)
+	}
 	last := b.told[len(b.told)-1]
 	if !last.Done || last.Records != 4 || last.At != 4 || last.End != 4 {
 		t.Errorf("progress %+v", last)

@@ -152,8 +152,15 @@ func (s *storeJob) outOfRange(cause error) error {
 }
 
 func (s *storeJob) finish() error {
-	if _, err := s.restorer.Finish(state.Position{Offset: s.at, Epoch: s.epoch}); err != nil {
+	sum, err := s.restorer.Finish(state.Position{Offset: s.at, Epoch: s.epoch})
+	if err != nil {
 		return err
+	}
+	if sum.HighestTimestampMs != state.NoTime {
+		if s.j.res.HighestTimestampMs == nil {
+			s.j.res.HighestTimestampMs = make(map[string]int64)
+		}
+		s.j.res.HighestTimestampMs[s.log.Store] = sum.HighestTimestampMs
 	}
 	s.done = true
 	if s.at >= s.known.EndOffset {

@@ -213,6 +213,7 @@ func (m *Machine) taskConfig(s *slot) *task.Config {
 	}
 	cfg.Set = s.life.set
 	cfg.Committed = s.result.Committed
+	cfg.RestoredTimeMs = s.result.HighestTimestampMs
 	return &cfg
 }
 
