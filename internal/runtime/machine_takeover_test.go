@@ -22,7 +22,9 @@ func windowTopology(t *testing.T) *topology.Topology {
 		b.AddProcessor(topology.Processor{Name: "count", Parents: []string{"source"},
 			Op: op.NewWindowAggregate(op.WindowAggregateSpec[string, string, int64]{
 				Table: spec, Windows: window.Tumbling(10 * time.Millisecond), Late: new(string),
-				Fold: func(_ *processor.Record[string, string], n int64, _ bool) (int64, bool, error) { return n + 1, true, nil },
+				Fold: func(_ *processor.Record[string, string], n int64, _ bool) (int64, bool, error) {
+					return n + 1, true, nil
+				},
 			})})
 		b.AddStore(topology.Store{Name: "w", Kind: topology.Window, Logged: true, RetentionMs: 1000, WindowSizeMs: 10, Def: spec,
 			Op: &op.WindowFactory[string, int64]{Spec: op.StoreSpec{Name: "w", Logged: true}, SizeMs: 10, Key: serde.String, Value: serde.Int64},
