@@ -27,6 +27,8 @@ type Builder struct {
 	// nullFilters are the steps in front of repartition topics that drop null keys, by name; filterOf finds them by topic.
 	nullFilters map[string]*bool
 	filterOf    map[string]string
+	// closeMs is how long after the end of a window a windowed step closes it, by node: its grace, with the gap of sessions.
+	closeMs map[string]int64
 	// relaxed are the left joins, which keep records with a null key.
 	relaxed []string
 	opts    topology.BuildOptions
@@ -52,7 +54,7 @@ func RequireNames() BuildOption {
 func NewBuilder(opts ...BuildOption) *Builder {
 	b := &Builder{
 		t: topology.NewBuilder(), shared: make(map[string]repartitioned), sources: make(map[string]declaredSource),
-		nullFilters: make(map[string]*bool), filterOf: make(map[string]string),
+		nullFilters: make(map[string]*bool), filterOf: make(map[string]string), closeMs: make(map[string]int64),
 	}
 	for _, o := range opts {
 		o.applyBuild(b)

@@ -121,6 +121,11 @@ func table[K, V, L any](t millrace.Table[K, V], _ millrace.Stream[string, L]) mi
 	return t
 }
 
+var (
+	briefly     = millrace.UntilTimeLimit(5*time.Millisecond, millrace.Unbounded())
+	untilClosed = millrace.UntilWindowCloses(millrace.Unbounded())
+)
+
 var describedTopologies = map[string]func(*millrace.Builder){
 	"count": func(b *millrace.Builder) {
 		to(millrace.Count(from(b, "in").GroupByKey(), auto).ToStream(), "out")
@@ -182,6 +187,31 @@ var describedTopologies = map[string]func(*millrace.Builder){
 		w := window.Hopping(20*time.Millisecond, 10*time.Millisecond).Grace(5 * time.Millisecond)
 		g := groupByValue(from(b, "in"), millrace.RepartitionName("g")).WindowBy(w)
 		toWindowed(table(millrace.CountWindows(g, millrace.StoreName("st"))).ToStream(), "out")
+	},
+	"suppress-limit": func(b *millrace.Builder) {
+		to(tableOf(b, "in", auto).Suppress(briefly, auto).ToStream(), "out")
+	},
+	"suppress-limit-named": func(b *millrace.Builder) {
+		limited := millrace.UntilTimeLimit(5*time.Millisecond, millrace.MaxRecords(3))
+		to(tableOf(b, "in", millrace.StoreName("t")).Suppress(limited, millrace.As("sup")).ToStream(), "out")
+	},
+	"suppress-windows": func(b *millrace.Builder) {
+		c := table(millrace.CountWindows(windowed(from(b, "in")), auto))
+		toWindowed(c.Suppress(untilClosed, auto).ToStream(), "out")
+	},
+	"suppress-windows-named": func(b *millrace.Builder) {
+		c := table(millrace.CountWindows(windowed(from(b, "in")), millrace.NodeName("n"), millrace.StoreName("st")))
+		toWindowed(c.Suppress(untilClosed, millrace.As("sup")).ToStream(), "out")
+	},
+	"suppress-derived": func(b *millrace.Builder) {
+		to(millrace.MapTableValues(tableOf(b, "in", auto), same).Suppress(briefly, auto, textValue).Filter(yes).ToStream(), "out")
+	},
+	"suppress-join": func(b *millrace.Builder) {
+		t := tableOf(b, "t", millrace.StoreName("rows")).Suppress(briefly, millrace.As("sup"))
+		to(joinedWith(from(b, "s"), t.Filter(yes)), "out")
+	},
+	"suppress-twice": func(b *millrace.Builder) {
+		to(tableOf(b, "t", auto).Suppress(briefly, auto).Suppress(briefly, auto).ToStream(), "out")
 	},
 	"group-by-count": func(b *millrace.Builder) {
 		to(millrace.Count(groupByValue(from(b, "in")), auto).ToStream(), "out")

@@ -51,6 +51,7 @@ func windowAggregation[K, V, A any](w Windowed[K, V], verb, prefix string, value
 	if s.retention > 0 {
 		retention = s.retention.Milliseconds()
 	}
+	s.b.closeMs[node] = w.w.GraceMs()
 	spec := &op.TableSpec{Store: storeName}
 	late := new(string)
 	s.b.t.AddProcessor(topology.Processor{Name: node, Parents: []string{in.parent()}, Pos: s.pos,

@@ -5,6 +5,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/codec"
+	"github.com/millrace-io/millrace/internal/restore"
 	"github.com/millrace-io/millrace/internal/state"
 	"github.com/millrace-io/millrace/internal/topology"
 )
@@ -82,10 +83,14 @@ func (d *Driver) restoreStore(t *testTask, c topology.Changelog) error {
 		return err
 	}
 	r.LimitTime(codec.ObservedAt(name, d.committedTexts(t)))
+	log := restore.Log{TopicPartition: c.TopicPartition, Store: name, Buffered: c.Store.Kind == topology.Buffer}
 	records := make([]state.RestoreRecord, 0, end-start)
 	for i := range l.records[start:end] {
-		rec := &l.records[start+int64(i)]
-		records = append(records, state.RestoreRecord{Key: rec.Key, Value: rec.Value, TimestampMs: rec.TimestampMs})
+		rec, err := log.Record(&l.records[start+int64(i)])
+		if err != nil {
+			return err
+		}
+		records = append(records, rec)
 	}
 	at := state.Position{Offset: end, Epoch: -1}
 	if err := r.Apply(records, at); err != nil {

@@ -26,6 +26,9 @@ type Key[K any] struct {
 	Window Window `json:"window"`
 }
 
+// Bounds is the window of the key. It serves code that does not know the type of the key within.
+func (k Key[K]) Bounds() Window { return k.Window }
+
 // Late is the value of a late stream: a record that missed at least one window of a windowed step because it arrived
 // after the window's grace period. The record's key, headers and timestamp are those of the record itself.
 //

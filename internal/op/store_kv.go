@@ -50,13 +50,16 @@ func newChangelog(env *Env, spec StoreSpec) changelog {
 }
 
 // log writes one record. Changelog records carry no headers, and no timestamp in the value: it is the record's own.
-func (c *changelog) log(key, value []byte, tsMs int64) {
+func (c *changelog) log(key, value []byte, tsMs int64) { c.logWith(key, value, nil, tsMs) }
+
+// logWith is log for the stores whose changelog records carry headers.
+func (c *changelog) logWith(key, value []byte, headers serde.Headers, tsMs int64) {
 	if !c.logged {
 		return
 	}
 	c.env.Emit(Output{
 		ProduceRecord: broker.ProduceRecord{
-			Topic: c.topic, Partition: c.partition, Key: key, Value: value, TimestampMs: tsMs,
+			Topic: c.topic, Partition: c.partition, Key: key, Value: value, Headers: headers, TimestampMs: tsMs,
 		},
 		Step: c.store, Store: c.store,
 	})

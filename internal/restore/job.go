@@ -54,6 +54,8 @@ type Log struct {
 	Kind  state.Kind
 	// Reused says that it is an input of the task too.
 	Reused bool
+	// Buffered says that the store holds the rows of a suppression, whose layout a header tells.
+	Buffered bool
 }
 
 // Result is a task that is ready.

@@ -113,7 +113,11 @@ func (s *storeJob) read(ctx context.Context) error {
 		if r.Offset >= s.end {
 			break // behind the mark: input of the task, or newer than what is asked for
 		}
-		s.buf = append(s.buf, state.RestoreRecord{Key: r.Key, Value: r.Value, TimestampMs: r.TimestampMs})
+		rec, err := s.log.Record(r)
+		if err != nil {
+			return s.j.errorf("%w", err)
+		}
+		s.buf = append(s.buf, rec)
 		s.epoch = r.LeaderEpoch
 	}
 	next := min(b.Position, s.end)

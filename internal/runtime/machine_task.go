@@ -150,7 +150,11 @@ func (m *Machine) logsOf(s *slot) []restore.Log {
 	var logs []restore.Log
 	for _, st := range s.sub.Stores {
 		log := restore.Log{Store: st.Name, Kind: state.KeyValue}
-		if st.Kind != topology.KeyValue {
+		switch st.Kind {
+		case topology.KeyValue:
+		case topology.Buffer:
+			log.Buffered = true
+		default:
 			log.Kind = state.Window
 		}
 		switch {

@@ -14,7 +14,7 @@ func StoreSpecs(sub *topology.Subtopology) ([]state.Spec, error) {
 	for _, s := range sub.Stores {
 		spec := state.Spec{Name: s.Name, Persistent: s.Persistent, Logged: s.Logged || s.SourceTopic != ""}
 		switch s.Kind {
-		case topology.KeyValue:
+		case topology.KeyValue, topology.Buffer:
 			spec.Kind = state.KeyValue
 		case topology.Window:
 			spec.Kind, spec.RetentionMs = state.Window, s.RetentionMs

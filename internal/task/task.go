@@ -143,11 +143,11 @@ func (t *Task) restoreTimes(cfg Config) {
 	// An operator whose time was left out of the metadata, or that a Java application ran before: what its store and its
 	// changelog know, but not beyond the task's own time, which the changelog may be ahead of.
 	for _, s := range cfg.Sub.Stores {
-		if _, ok := t.env.Observed[s.Name]; ok || t.env.StreamTimeMs < 0 || s.Kind != topology.Window {
+		if _, ok := t.env.Observed[s.Name]; ok || t.env.StreamTimeMs < 0 || s.Kind != topology.Window && s.Kind != topology.Buffer {
 			continue
 		}
 		at, known := cfg.Set.Meta(s.Name, ObservedMeta)
-		if restored, ok := cfg.RestoredTimeMs[s.Name]; ok {
+		if restored, ok := cfg.RestoredTimeMs[s.Name]; ok && s.Kind == topology.Window {
 			at, known = max(at, restored), true
 		}
 		if known {

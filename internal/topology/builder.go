@@ -75,6 +75,27 @@ func (b *Builder) NextStoreName(prefix string) string {
 	return b.NextName(prefix + "STATE-STORE-")
 }
 
+// Parents names the nodes that a node declared so far gets its records from. A source of a repartition topic has the sinks
+// that write the topic; any other source has none.
+func (b *Builder) Parents(name string) []string {
+	d := b.byName[name]
+	if d == nil {
+		return nil
+	}
+	if d.source == nil {
+		return slices.Clone(d.parents)
+	}
+	var sinks []string
+	for _, n := range b.nodes {
+		if n.kind == SinkNode && n.topic != "" && slices.Contains(d.source.Topics, n.topic) {
+			if _, internal := b.byTopic[n.topic]; internal {
+				sinks = append(sinks, n.name)
+			}
+		}
+	}
+	return sinks
+}
+
 // OffsetReset says where a source starts in a partition without a committed offset.
 //
 // In Kafka Streams: AutoOffsetReset.

@@ -15,6 +15,7 @@ const (
 	Window              // one value for each key and window start
 	Session             // one value for each key and session
 	Versioned           // several versions of a value for each key
+	Buffer              // the updates that a suppression holds back, one for each key
 )
 
 // String names the kind in lower case.
@@ -28,6 +29,8 @@ func (k StoreKind) String() string {
 		return "session"
 	case Versioned:
 		return "versioned"
+	case Buffer:
+		return "buffer"
 	}
 	return fmt.Sprintf("StoreKind(%d)", uint8(k))
 }

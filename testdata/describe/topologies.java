@@ -17,6 +17,13 @@ d("window-aggregate-with-serdes", b->{ st(b,"in").groupByKey().windowedBy(T).agg
 d("window-reduce", b->{ st(b,"in").groupByKey().windowedBy(T).reduce((x,y)->x+y).toStream().to("out"); });
 d("window-reduce-with-serdes", b->{ st(b,"in").groupByKey().windowedBy(T).reduce((x,y)->x+y, Materialized.with(S,S)).toStream().to("out"); });
 d("window-hopping-group-by", b->{ st(b,"in").groupBy((k,v)->v, Grouped.as("g")).windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofMillis(20),Duration.ofMillis(5)).advanceBy(Duration.ofMillis(10))).count(Materialized.as("st")).toStream().to("out"); });
+d("suppress-limit", b->{ b.<String,String>table("in").suppress(Suppressed.untilTimeLimit(Duration.ofMillis(5),BufferConfig.unbounded())).toStream().to("out"); });
+d("suppress-limit-named", b->{ b.<String,String>table("in",Materialized.as("t")).suppress(Suppressed.untilTimeLimit(Duration.ofMillis(5),BufferConfig.maxRecords(3)).withName("sup")).toStream().to("out"); });
+d("suppress-windows", b->{ st(b,"in").groupByKey().windowedBy(T).count().suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded())).toStream().to("out"); });
+d("suppress-windows-named", b->{ st(b,"in").groupByKey().windowedBy(T).count(Named.as("n"), Materialized.as("st")).suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded()).withName("sup")).toStream().to("out"); });
+d("suppress-derived", b->{ b.<String,String>table("in").mapValues(v->v).suppress(Suppressed.untilTimeLimit(Duration.ofMillis(5),BufferConfig.unbounded())).filter((k,v)->true).toStream().to("out"); });
+d("suppress-join", b->{ KTable<String,String> t=b.<String,String>table("t",Materialized.as("rows")).suppress(Suppressed.untilTimeLimit(Duration.ofMillis(5),BufferConfig.unbounded()).withName("sup")); st(b,"s").join(t.filter((k,v)->true),(x,y)->x+y).to("out"); });
+d("suppress-twice", b->{ KTable<String,String> t=b.<String,String>table("t"); KTable<String,String> u=t.suppress(Suppressed.untilTimeLimit(Duration.ofMillis(5),BufferConfig.unbounded())); u.suppress(Suppressed.untilTimeLimit(Duration.ofMillis(5),BufferConfig.unbounded())).toStream().to("out"); });
 d("group-by-count", b->{ st(b,"in").groupBy((k,v)->v).count().toStream().to("out"); });
 d("group-by-count-with-serdes", b->{ st(b,"in").groupBy((k,v)->v).count(Materialized.with(S,L)).toStream().to("out"); });
 d("group-by-named-count-named", b->{ st(b,"in").groupBy((k,v)->v, Grouped.as("g")).count(Named.as("n"),Materialized.as("st")).toStream().to("out"); });
