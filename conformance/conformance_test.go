@@ -77,6 +77,9 @@ func replayOne(t *testing.T, s *scenario, f folder) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if want.failure != "" && !s.fails && s.judge == nil {
+		t.Errorf("Kafka Streams failed, and the scenario does not say that it is meant to: %s", want.failure)
+	}
 	if len(want.input) > 0 && len(want.output) == 0 && want.failure == "" {
 		t.Errorf("Kafka Streams gave nothing at all: the scenario shows nothing")
 	}

@@ -22,6 +22,7 @@ type scenario struct {
 	build   []millrace.BuildOption
 	driver  []milltest.Option
 	judge   *judge // nil: Java's output
+	fails   bool   // what it shows is that it fails
 }
 
 // judge decides what a program has to give where it differs from Kafka Streams on purpose.
@@ -42,6 +43,9 @@ func driven(o ...milltest.Option) setting {
 func builtWith(o ...millrace.BuildOption) setting {
 	return func(s *scenario) { s.build = append(s.build, o...) }
 }
+
+// failing says that the run is meant to end with a failure. Without it one is taken for a mistake in the scenario.
+func failing() setting { return func(s *scenario) { s.fails = true } }
 
 // storage adds to the options of a step where its store is.
 type storage func(opts ...millrace.StepOption) []millrace.StepOption

@@ -48,7 +48,7 @@ func (v *vector) run(d *milltest.Driver, input []step) error {
 		if err := v.take(d, in); err != nil {
 			v.failure = err.Error()
 			v.collect(d, i, in)
-			return nil
+			return v.commits(d, i)
 		}
 		v.collect(d, i, in)
 		if (i+1)%offsetsEvery == 0 {
