@@ -189,7 +189,7 @@ const (
 	optMemory, optRetain, optLogConfig, optNoLog         = "InMemory", "Retain", "LogConfig", "WithoutLog"
 	optNoCache, optKey, optValue, optPartitions          = "WithoutCache", "WithKey", "WithValue", "Partitions"
 	optEarliest, optLatest, optBack, optNoStart, optTime = "StartEarliest", "StartLatest", "StartBack", "NoStart", "Timestamps"
-	optStores, optIdle                                   = "WithStores", "IdleTimeout"
+	optStores, optIdle, optOtherValue                    = "WithStores", "IdleTimeout", "WithOtherValue"
 )
 
 var (
@@ -269,6 +269,19 @@ func valueSerde[V any](s *step, known serde.Serde[V]) serde.Serde[V] {
 	v, ok := s.value.(serde.Serde[V])
 	if !ok {
 		s.errorf("%s has values of type %T, but WithValue gives a serde of another type (%T)", s.verb, *new(V), s.value)
+		return known
+	}
+	return v
+}
+
+// otherValueSerde is valueSerde for the other side of a join.
+func otherValueSerde[V any](s *step, known serde.Serde[V]) serde.Serde[V] {
+	if s.otherValue == nil {
+		return known
+	}
+	v, ok := s.otherValue.(serde.Serde[V])
+	if !ok {
+		s.errorf("%s has values of type %T on its right side, but WithOtherValue gives a serde of another type (%T)", s.verb, *new(V), s.otherValue)
 		return known
 	}
 	return v

@@ -15,7 +15,17 @@ import (
 // As is every name of a step at once, StoreName is Materialized.as, NodeName is Named.as, RepartitionName is Grouped.as,
 // Joined.as and Repartitioned.as, and an option that speaks of the store without naming it is a Materialized without name.
 func TestDescribeEqualsJava(t *testing.T) {
-	text, err := os.ReadFile("testdata/describe/topologies.txt")
+	compareDescriptions(t, "testdata/describe/topologies.txt", describedTopologies)
+}
+
+// TestDescribeEqualsJava_streamJoins is the same for joins of two streams.
+func TestDescribeEqualsJava_streamJoins(t *testing.T) {
+	compareDescriptions(t, "testdata/describe/stream-joins.txt", describedStreamJoins)
+}
+
+func compareDescriptions(t *testing.T, file string, twins map[string]func(*millrace.Builder), opts ...millrace.BuildOption) {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,14 +36,14 @@ func TestDescribeEqualsJava(t *testing.T) {
 	}
 	for _, name := range sorted(want) {
 		t.Run(name, func(t *testing.T) {
-			declare := describedTopologies[name]
+			declare := twins[name]
 			if declare == nil {
 				t.Fatalf("there is no twin of topology %s", name)
 			}
-			compareDescription(t, want[name], declare)
+			compareDescription(t, want[name], declare, opts...)
 		})
 	}
-	for name := range describedTopologies {
+	for name := range twins {
 		if _, ok := want[name]; !ok {
 			t.Errorf("topology %s has no description by Java", name)
 		}
@@ -53,9 +63,9 @@ func TestDescribeEqualsJava_ofTheGraph(t *testing.T) {
 	}
 }
 
-func compareDescription(t *testing.T, want string, declare func(*millrace.Builder)) {
+func compareDescription(t *testing.T, want string, declare func(*millrace.Builder), opts ...millrace.BuildOption) {
 	t.Helper()
-	b := millrace.NewBuilder()
+	b := millrace.NewBuilder(opts...)
 	declare(b)
 	topology, err := b.Build()
 	if err != nil {

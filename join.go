@@ -6,6 +6,7 @@ import (
 	"github.com/millrace-io/millrace/internal/nilness"
 	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/topology"
+	"github.com/millrace-io/millrace/serde"
 )
 
 // JoinTable joins each record of a stream with the row that the table has for its key at that moment; records without a
@@ -76,8 +77,12 @@ func joinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], verb string, lef
 // takes the topic that an earlier join of the same stream has made; the first one's is named after the stream's step. Null
 // keys pass the topic if a left join is behind it (see relaxNullKeys); an inner join that shares it drops them by itself.
 func repartitionForJoin[K, V any](s *step, in Stream[K, V]) Stream[K, V] {
-	key, value := keySerde(s, in.key), valueSerde(s, in.value)
-	node, name := in.parent(), s.repartitionName()
+	return repartitionSide(s, in, s.repartitionName(), keySerde(s, in.key), valueSerde(s, in.value))
+}
+
+// repartitionSide is repartitionForJoin for one side of a join, with its name, empty for none, and its serdes.
+func repartitionSide[K, V any](s *step, in Stream[K, V], name string, key serde.Serde[K], value serde.Serde[V]) Stream[K, V] {
+	node := in.parent()
 	old, shared := s.b.shared[node]
 	if name == "" && shared {
 		s.b.t.NextName("KSTREAM-SINK-")

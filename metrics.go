@@ -22,6 +22,9 @@ const (
 	DroppedProduction = DropReason(metrics.Production)
 	// DroppedLate: a window that the record belongs to had closed; counted once for each window.
 	DroppedLate = DropReason(metrics.Late)
+	// DroppedJoinClosed: a row that a record of a stream-stream join met had its final result already; counted once for each
+	// such row.
+	DroppedJoinClosed = DropReason(metrics.JoinClosed)
 	// DroppedExpired: a window store was given a window past its retention.
 	DroppedExpired = DropReason(metrics.ExpiredOnPut)
 	// DeadLettered: a dead letter was written for the record. It is counted under its own reason too.

@@ -33,6 +33,7 @@ type stepOptions struct {
 
 	key        any // a serde.Serde of the step's key type
 	value      any // a serde.Serde of the step's value type
+	otherValue any // a serde.Serde of the value type of a join's other side
 	partitions int32
 	reset      reset
 	resetBack  time.Duration
@@ -137,6 +138,14 @@ func WithKey[K any](s serde.Serde[K]) StepOption {
 // In Kafka Streams: Grouped.with, Materialized.withValueSerde, Repartitioned.withValueSerde, Joined.valueSerde.
 func WithValue[V any](s serde.Serde[V]) StepOption {
 	return stepOption(func(o *stepOptions) { o.value = s; o.given("WithValue") })
+}
+
+// WithOtherValue gives a join of two streams the serde of the right stream's values, where it cannot know it; WithValue gives
+// that of the left stream's.
+//
+// In Kafka Streams: StreamJoined.withOtherValueSerde.
+func WithOtherValue[V any](s serde.Serde[V]) StepOption {
+	return stepOption(func(o *stepOptions) { o.otherValue = s; o.given("WithOtherValue") })
 }
 
 // Partitions sets the number of partitions of a repartition topic. Without it, it takes that of a topic that it is joined

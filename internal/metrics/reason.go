@@ -21,6 +21,9 @@ const (
 	// Late: a window that the record belongs to had closed. It is counted once for each such window, and whether the late
 	// stream is used or not.
 	Late Reason = "late"
+	// JoinClosed: a record of a stream-stream join met a row of the other side that had its final result already, because its
+	// window had closed. The two are not joined. It is counted once for each such row.
+	JoinClosed Reason = "join-closed"
 	// ExpiredOnPut: a window store was given a window that is past its retention.
 	ExpiredOnPut Reason = "expired-on-put"
 	// Stale: an update came out of order, a newer version of its row was there already, and the step acts on the newest only.
@@ -31,7 +34,7 @@ const (
 
 // Reasons returns all reasons, in the order in which they are documented.
 func Reasons() []Reason {
-	return []Reason{NullKey, NullValue, NegativeTimestamp, Deserialization, Processing, Production, Late, ExpiredOnPut, Stale, DeadLetter}
+	return []Reason{NullKey, NullValue, NegativeTimestamp, Deserialization, Processing, Production, Late, JoinClosed, ExpiredOnPut, Stale, DeadLetter}
 }
 
 // IsDrop says whether a record counted under the reason, or a part of what it leads to, is not in the results. A dead letter

@@ -49,6 +49,7 @@ type Restorer struct {
 	done    bool
 	sum     RestoreSummary
 	high    int64
+	seq     int64 // highest sequence number of the records, 0 if they have none
 	limit   int64 // high does not follow records beyond it
 	key     []byte
 	value   []byte
@@ -176,6 +177,9 @@ func (r *Restorer) add(rec *RestoreRecord) error {
 	if err != nil {
 		return s.errorf("its changelog holds a key that it cannot have written, %x: %w", rec.Key, err)
 	}
+	if s.spec.Kind == Window {
+		r.seq = max(r.seq, int64(extra))
+	}
 	r.high = max(r.high, min(time, r.limit))
 	r.sum.HighestTimeMs = max(r.sum.HighestTimeMs, time)
 	if r.high != noObserved && time <= r.high-s.spec.RetentionMs {
@@ -234,10 +238,19 @@ func (r *Restorer) settle() {
 	s.position, s.hasPosition = r.next, true
 	r.dirty = false
 	if s.memory != nil {
+		if seq, more := r.newSeq(); more {
+			s.memory.m[SeqMeta] = seq
+		}
 		s.memory.high = max(s.memory.high, r.high)
 		s.memory.r.dropBelow(s.spec.minSegment(s.memory.high))
 	}
 	s.rewind()
+}
+
+// newSeq is what SeqMeta becomes with the records applied, if it changes.
+func (r *Restorer) newSeq() (seq int64, more bool) {
+	known, _ := r.s.base.meta(SeqMeta)
+	return r.seq, r.seq > known
 }
 
 // Finish writes what is left, with the position at which the restore ended, and ends it. The store is not level by that:
@@ -298,6 +311,9 @@ func (r *Restorer) write() error {
 			b.addSegment(unsortable(binary.BigEndian.Uint64(viewBytes(key))))
 		})
 	}
+	if seq, more := r.newSeq(); more {
+		b.numbers[SeqMeta] = seq
+	}
 	b.head = head
 	b.dropSegments()
 	b.wrote()
@@ -336,6 +352,9 @@ func (r *Restorer) writeBatch(head Header) error {
 	b := r.s.disk
 	batch := b.db.p.NewBatch()
 	err := batch.Set(b.inc.headerKey(), head.append(nil), nil)
+	if seq, more := r.newSeq(); more && err == nil {
+		err = addMetas(batch, b.inc, map[string]metaValue{SeqMeta: {v: seq}})
+	}
 	if err == nil {
 		err = b.addExpiry(batch, head.observed)
 	}
@@ -385,6 +404,11 @@ func (r *Restorer) writeTable(fs vfs.FS, path string, head Header) (err error) {
 	}()
 	if err := w.Set(b.inc.headerKey(), head.append(nil)); err != nil {
 		return err
+	}
+	if seq, more := r.newSeq(); more {
+		if err := w.Set(b.inc.appendMetaKey(nil, SeqMeta), binary.BigEndian.AppendUint64(nil, uint64(seq))); err != nil {
+			return err
+		}
 	}
 	if start, end, some := b.expiry(head.observed); some {
 		if err := w.DeleteRange(start, end); err != nil {

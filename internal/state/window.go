@@ -2,6 +2,11 @@ package state
 
 import "math"
 
+// SeqMeta is the number of a window store's metadata that holds the highest sequence number given. The step that owns a store
+// with duplicates sets it; a restore raises it to the highest number that it has read, so that the numbers go on from there
+// and no row takes the place of another. Stores whose rows have no numbers do not have it.
+const SeqMeta = "sequence"
+
 // WindowStore is a store of one value for each key, window start and sequence number. The number tells rows of one key
 // and start apart in stores that keep duplicates; it is 0 in all others.
 //

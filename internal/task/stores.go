@@ -18,6 +18,10 @@ func StoreSpecs(sub *topology.Subtopology) ([]state.Spec, error) {
 			spec.Kind = state.KeyValue
 		case topology.Window:
 			spec.Kind, spec.RetentionMs = state.Window, s.RetentionMs
+			if s.JoinWindow {
+				// Both ends of a join's window are included: a row that is as old as the retention may still be met.
+				spec.RetentionMs++
+			}
 		case topology.Session:
 			spec.Kind, spec.RetentionMs = state.Session, s.RetentionMs
 		default:
