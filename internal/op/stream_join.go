@@ -132,13 +132,14 @@ func (t *joinTime) dueBelow() (bounds [2]int64) {
 	return bounds
 }
 
-// reach returns the timestamps of the other side between which a record's matches lie, both included.
+// reach returns the timestamps of the other side between which a record's matches lie, both included. Of none the end is below
+// the start.
 func (t *joinTime) reach(side byte, tsMs int64) (fromMs, toMs int64) {
 	back, ahead := t.beforeMs, t.afterMs
 	if side == rightSide {
 		back, ahead = ahead, back
 	}
-	return max(0, addSaturated(tsMs, -back)), max(0, addSaturated(tsMs, ahead))
+	return max(0, addSaturated(tsMs, -back)), addSaturated(tsMs, ahead)
 }
 
 // addSaturated adds without overflow.
