@@ -190,6 +190,7 @@ const (
 	optNoCache, optKey, optValue, optPartitions          = "WithoutCache", "WithKey", "WithValue", "Partitions"
 	optEarliest, optLatest, optBack, optNoStart, optTime = "StartEarliest", "StartLatest", "StartBack", "NoStart", "Timestamps"
 	optStores, optIdle, optOtherValue                    = "WithStores", "IdleTimeout", "WithOtherValue"
+	optVersioned                                         = "Versioned"
 )
 
 var (
@@ -197,8 +198,10 @@ var (
 	sourceOptions = []string{optAs, optNode, optEarliest, optLatest, optBack, optNoStart, optTime, optIdle}
 	storeOptions  = []string{optAs, optNode, optStore, optRepartition, optAuto, optMemory, optLogConfig, optNoLog, optNoCache, optKey, optValue}
 	windowOptions = append([]string{optRetain}, storeOptions...)
-	tableOptions  = []string{optAs, optNode, optStore, optAuto, optMemory, optLogConfig, optNoLog, optNoCache, optKey, optValue}
-	joinOptions   = []string{optAs, optNode, optRepartition, optAuto, optKey, optValue}
+	tableOptions  = []string{optAs, optNode, optStore, optAuto, optMemory, optLogConfig, optNoLog, optNoCache, optKey, optValue, optVersioned}
+	// keyedOptions are those of an aggregation by key.
+	keyedOptions = append([]string{optVersioned}, storeOptions...)
+	joinOptions  = []string{optAs, optNode, optRepartition, optAuto, optKey, optValue}
 )
 
 // needs refuses a nil function.

@@ -80,7 +80,7 @@ func (g *grouped[K, V]) ready(s *step, storeName string, named bool) Stream[K, V
 
 // aggregation is what all aggregations by key have in common: the repartition topic, the store and the node.
 func aggregation[K, V, A any](g *grouped[K, V], verb, prefix string, value serde.Serde[A], init func() A, fold op.Fold[K, V, A], opts []StepOption) Table[K, A] {
-	s := g.in.b.begin(verb, opts, storeOptions...)
+	s := g.in.b.begin(verb, opts, keyedOptions...)
 	if verb == "Count" && s.materialized() {
 		s.b.t.NextStoreName(prefix) // as Kafka Streams counts
 	}
@@ -99,7 +99,7 @@ func aggregation[K, V, A any](g *grouped[K, V], verb, prefix string, value serde
 
 // Count counts the records of each key. Records with a null key or value are dropped and counted.
 //
-// Options: As, or StoreName, or AutoName; NodeName, RepartitionName, InMemory, LogConfig, WithoutLog, WithoutCache, WithKey. It
+// Options: As, or StoreName, or AutoName; NodeName, RepartitionName, InMemory, LogConfig, WithoutLog, WithoutCache, Versioned, WithKey. It
 // makes a store and a changelog topic, and a repartition topic if the key may have changed.
 //
 // In Kafka Streams: KGroupedStream#count.

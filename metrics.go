@@ -25,8 +25,11 @@ const (
 	// DroppedJoinClosed: a row that a record of a stream-stream join met had its final result already; counted once for each
 	// such row.
 	DroppedJoinClosed = DropReason(metrics.JoinClosed)
-	// DroppedExpired: a window store was given a window past its retention.
+	// DroppedExpired: a window store was given a window past its retention, or a versioned store a version older than its
+	// history.
 	DroppedExpired = DropReason(metrics.ExpiredOnPut)
+	// DroppedStale: an update of a versioned table came out of order, and the step takes none but the latest.
+	DroppedStale = DropReason(metrics.Stale)
 	// DeadLettered: a dead letter was written for the record. It is counted under its own reason too.
 	DeadLettered = DropReason(metrics.DeadLetter)
 )

@@ -28,6 +28,8 @@ type stepOptions struct {
 	inMemory    bool
 	retention   time.Duration
 	topicConfig map[string]string
+	versioned   bool
+	history     time.Duration // of a versioned store
 	noLog       bool
 	noCache     bool
 

@@ -3,6 +3,7 @@ package millrace
 import (
 	"context"
 	"maps"
+	"time"
 
 	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/topology"
@@ -35,14 +36,17 @@ type table[K, V any] struct {
 	// there are none.
 	upstream []string
 	before   func()
+	// versions says that updates carry the time of what they say; history is how far back they can be asked for. See Versioned.
+	versions bool
+	history  time.Duration
 }
 
 // TableFrom reads a topic as a table: a record sets the value of its key, a null value deletes it. The last record that
 // arrives wins. Records with a null key are dropped and counted. The table has a store if it is named, or if a later step
 // needs one.
 //
-// Options: As or NodeName and StoreName, AutoName, InMemory, LogConfig, WithoutLog, WithoutCache, Timestamps, IdleTimeout, StartEarliest and
-// its kin.
+// Options: As or NodeName and StoreName, AutoName, InMemory, LogConfig, WithoutLog, WithoutCache, Versioned, Timestamps,
+// IdleTimeout, StartEarliest and its kin.
 //
 // In Kafka Streams: StreamsBuilder#table.
 func TableFrom[K, V any](b *Builder, t Topic[K, V], opts ...StepOption) Table[K, V] {
@@ -102,9 +106,11 @@ func newTable[K, V any](s *step, node string, sources []string, key serde.Serde[
 		spec.SendOld = spec.SendOld || spec.Store != ""
 		return spec.SendOld
 	}
-	if named {
-		addTableStore(s, node, storeName, false, key, value, spec)
+	if named || s.versioned && spec.Store == "" {
+		s.requireName(named, "a versioned store")
+		addTableStore(s, node, storeName, !named, key, value, spec)
 	}
+	t.versions, t.history = s.versioned, s.history
 	return Table[K, V]{t: t}
 }
 
@@ -114,6 +120,10 @@ func addTableStore[K, V any](s *step, node, name string, auto bool, key serde.Se
 	s.checkSerde("store "+name, key, value)
 	if key == nil || value == nil {
 		s.errorf("%s: the store %s needs serdes for keys and values; give them with WithKey and WithValue", s.verb, name)
+		return
+	}
+	if s.versioned {
+		addVersionedStore(s, node, name, auto, key, value, spec)
 		return
 	}
 	s.b.t.AddStore(topology.Store{
@@ -186,7 +196,7 @@ func deriveTable[K, V, V2 any](t Table[K, V], verb, prefix string, filter bool, 
 		s.b.t.NextStoreName(prefix) // used up, though the table is not kept
 	}
 	name := s.nodeName(prefix)
-	spec := new(op.TableSpec)
+	spec := &op.TableSpec{Versioned: t.t.versioned()}
 	if filter {
 		spec.SendOld = t.t.sendOld()
 	}
@@ -194,9 +204,15 @@ func deriveTable[K, V, V2 any](t Table[K, V], verb, prefix string, filter bool, 
 	s.b.t.AddProcessor(topology.Processor{Name: name, Parents: []string{t.t.node}, Op: withCtx(func(ctx context.Context) op.Factory {
 		return op.NewTableMap(spec, filter, func(k K, v V) (V2, bool, error) { return f(ctx, k, v) })
 	}), Pos: s.pos})
-	out := &table[K, V2]{b: s.b, node: name, sources: t.t.sources, key: t.t.key, value: value, spec: spec}
-	if store != "" {
+	out := &table[K, V2]{
+		b: s.b, node: name, sources: t.t.sources, key: t.t.key, value: value, spec: spec, versions: t.t.versions, history: t.t.history,
+	}
+	switch {
+	case store != "":
 		addTableStore(s, name, store, false, keySerde(s, t.t.key), value, spec)
+		out.versions, out.history = s.versioned, s.history
+	case s.versioned:
+		s.errorf("%s makes a versioned store, which needs a name that outlives changes of the topology: use millrace.As(\"…\")", s.verb)
 	}
 	out.upstream = t.t.lineage()
 	out.before = func() {

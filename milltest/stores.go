@@ -23,6 +23,14 @@ func Window[K, V any](d *Driver, name string, partition int32) store.Window[K, V
 	return find[store.Window[K, V]](d, name, partition)
 }
 
+// Versioned returns the versioned store of that name in a task's partition, to be read and written between records.
+//
+// In Kafka Streams: TopologyTestDriver#getVersionedKeyValueStore.
+func Versioned[K, V any](d *Driver, name string, partition int32) store.Versioned[K, V] {
+	d.helper()
+	return find[store.Versioned[K, V]](d, name, partition)
+}
+
 // Global returns the global table of that name.
 func Global[K, V any](d *Driver, name string) interface {
 	Get(K) (V, bool, error)

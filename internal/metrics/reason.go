@@ -24,7 +24,8 @@ const (
 	// JoinClosed: a record of a stream-stream join met a row of the other side that had its final result already, because its
 	// window had closed. The two are not joined. It is counted once for each such row.
 	JoinClosed Reason = "join-closed"
-	// ExpiredOnPut: a window store was given a window that is past its retention.
+	// ExpiredOnPut: a window store was given a window that is past its retention, or a versioned store a version that is
+	// older than its history.
 	ExpiredOnPut Reason = "expired-on-put"
 	// Stale: an update came out of order, a newer version of its row was there already, and the step acts on the newest only.
 	Stale Reason = "stale"

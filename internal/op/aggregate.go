@@ -67,7 +67,7 @@ func (a *aggregate[K, V, A]) update(r *processor.Record[K, V]) (c Change[A], tsM
 	if err != nil {
 		return c, 0, err
 	}
-	agg, tsMs, has, err := a.out.store.cache.Get(key)
+	agg, tsMs, has, err := a.out.Get(key)
 	if err != nil {
 		return c, 0, err
 	}
@@ -78,7 +78,7 @@ func (a *aggregate[K, V, A]) update(r *processor.Record[K, V]) (c Change[A], tsM
 		tsMs = r.TimestampMs
 	}
 	if a.out.spec.old() && !a.out.cached {
-		if c.Old, c.HasOld, err = old(&a.folder, a.out.store.cache, key, has); err != nil {
+		if c.Old, c.HasOld, err = old(&a.folder, a.out, key, has); err != nil {
 			return c, 0, err
 		}
 	}
@@ -97,9 +97,14 @@ func newFolder[K, V, A any](env *Env, step string, f Fold[K, V, A], init func() 
 	return folder[K, V, A]{guard: newGuard(env, step), f: f, init: init, there: NotNil[A]()}
 }
 
+// rowReader reads rows by their encoded keys.
+type rowReader[A any] interface {
+	Get(key []byte) (v A, tsMs int64, ok bool, err error)
+}
+
 // old is the value that stood before an update that has not been put yet. It is read again, or made again, because the Fold
 // may have changed in place what it was given. As in Kafka Streams the first update has the initial aggregate before it.
-func old[K, V, A, CK any](f *folder[K, V, A], s *cache.Store[CK, A, current], key []byte, has bool) (v A, ok bool, err error) {
+func old[K, V, A any](f *folder[K, V, A], s rowReader[A], key []byte, has bool) (v A, ok bool, err error) {
 	if has {
 		v, _, ok, err = s.Get(key)
 		return v, ok, err

@@ -17,7 +17,8 @@ type LookupJoinSpec[K, V, KT, VT, R any] struct {
 	Join   func(k K, v V, row VT, found bool) (R, error)
 }
 
-// NewLookupJoin joins each stream record with the row that the table has at that moment. Records with a null value, and
+// NewLookupJoin joins each stream record with the row that the table has at that moment; if the table is versioned, with the
+// one that it had at the record's timestamp. Records with a null value, and
 // for an inner join those with a null (mapped) key, are dropped and counted.
 func NewLookupJoin[K, V, KT, VT, R any](spec LookupJoinSpec[K, V, KT, VT, R]) Factory {
 	return FactoryFunc(func(env *Env, step string, children []Child) (any, error) {
@@ -29,8 +30,9 @@ func NewLookupJoin[K, V, KT, VT, R any](spec LookupJoinSpec[K, V, KT, VT, R]) Fa
 		if err != nil {
 			return nil, err
 		}
+		versions, _ := table.(VersionedGetter[KT, VT])
 		return &lookupJoin[K, V, KT, VT, R]{
-			guard: newGuard(env, step), spec: spec, table: table, next: next, nilValue: nilness.Checker[R](),
+			guard: newGuard(env, step), spec: spec, table: table, versions: versions, next: next, nilValue: nilness.Checker[R](),
 			nullKey: env.counter(step, metrics.NullKey), nullValue: env.counter(step, metrics.NullValue),
 		}, nil
 	})
@@ -40,6 +42,7 @@ type lookupJoin[K, V, KT, VT, R any] struct {
 	guard
 	spec               LookupJoinSpec[K, V, KT, VT, R]
 	table              Getter[KT, VT]
+	versions           VersionedGetter[KT, VT] // table, if it is versioned
 	next               Sink[K, R]
 	nilValue           func(*R) bool
 	nullKey, nullValue *metrics.Counter
@@ -95,7 +98,12 @@ func (j *lookupJoin[K, V, KT, VT, R]) call(r *processor.Record[K, V]) (res looku
 	var row VT
 	found := false
 	if ok {
-		if row, _, found, err = j.table.Lookup(key); err != nil {
+		if j.versions != nil {
+			row, _, found, err = j.versions.LookupAsOf(key, r.TimestampMs)
+		} else {
+			row, _, found, err = j.table.Lookup(key)
+		}
+		if err != nil {
 			return 0, err
 		}
 	}

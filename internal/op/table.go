@@ -6,6 +6,7 @@ import (
 	"github.com/millrace-io/millrace/internal/nilness"
 	"github.com/millrace-io/millrace/processor"
 	"github.com/millrace-io/millrace/serde"
+	"github.com/millrace-io/millrace/store"
 	"github.com/millrace-io/millrace/window"
 )
 
@@ -14,6 +15,15 @@ import (
 // In Kafka Streams: KTableValueGetter.
 type Getter[K, V any] interface {
 	Lookup(k K) (v V, tsMs int64, ok bool, err error)
+}
+
+// VersionedGetter is a Getter of a versioned table: it knows what the table was at a time, too.
+//
+// In Kafka Streams: KTableValueGetter#isVersioned.
+type VersionedGetter[K, V any] interface {
+	Getter[K, V]
+	// LookupAsOf reads the row that a key had at a time; fromMs is since when.
+	LookupAsOf(k K, tsMs int64) (v V, fromMs int64, ok bool, err error)
 }
 
 // GetterFactory makes the Getter of a table for a step of a task.
@@ -25,6 +35,9 @@ func (s *KVStore[K, V]) Lookup(k K) (V, int64, bool, error) { return s.get(k) }
 // StoreGetter reads a table from its store.
 func StoreGetter[K, V any](name string) GetterFactory[K, V] {
 	return func(env *Env, step string) (Getter[K, V], error) {
+		if s, ok := env.Stores[name].(*VersionedStore[K, V]); ok {
+			return s, nil
+		}
 		return typedStore[*KVStore[K, V]](env, step, name)
 	}
 }
@@ -44,8 +57,27 @@ func MapGetter[K, V, V2 any](parent GetterFactory[K, V], f func(K, V) (V2, bool,
 		if err != nil {
 			return nil, err
 		}
-		return &mapGetter[K, V, V2]{parent: g, f: f}, nil
+		m := mapGetter[K, V, V2]{parent: g, f: f}
+		if v, ok := g.(VersionedGetter[K, V]); ok {
+			return &versionedMapGetter[K, V, V2]{mapGetter: m, versions: v}, nil
+		}
+		return &m, nil
 	}
+}
+
+// versionedMapGetter is a mapGetter over a versioned table.
+type versionedMapGetter[K, V, V2 any] struct {
+	mapGetter[K, V, V2]
+	versions VersionedGetter[K, V]
+}
+
+func (g *versionedMapGetter[K, V, V2]) LookupAsOf(k K, tsMs int64) (v V2, fromMs int64, ok bool, err error) {
+	p, fromMs, ok, err := g.versions.LookupAsOf(k, tsMs)
+	if err != nil || !ok {
+		return v, 0, false, err
+	}
+	v, ok, err = g.call(k, p)
+	return v, fromMs, ok, err
 }
 
 type mapGetter[K, V, V2 any] struct {
@@ -84,6 +116,9 @@ type TableSpec struct {
 	// Before says that a later step asks for rows as they were sent last: see BeforeGetter. The values that stood before are
 	// sent along then too, but a filter does not act on them.
 	Before bool
+	// Versioned says that the table before is a versioned one: then a filter passes each update on, even where there is no
+	// row before and after, because it says something about its time.
+	Versioned bool
 }
 
 // old says whether the values that stood before are sent along.
@@ -92,13 +127,17 @@ func (s *TableSpec) old() bool { return s.SendOld || s.Before }
 // tableOut is the way out of a table step: into its store, if it has one, and on to the next steps, at once or when the
 // store's cache is flushed.
 type tableOut[K, V any] struct {
-	env    *Env
-	spec   *TableSpec
-	store  *KVStore[K, V]
-	cached bool
-	next   Sink[K, Change[V]]
-	out    processor.Record[K, Change[V]]
-	key    []byte
+	env   *Env
+	spec  *TableSpec
+	store *KVStore[K, V]
+	// versions is the store of a versioned table, instead of store.
+	versions *VersionedStore[K, V]
+	// expired says that the last put was older than the history of a versioned store. It changed nothing, so nothing is sent.
+	expired bool
+	cached  bool
+	next    Sink[K, Change[V]]
+	out     processor.Record[K, Change[V]]
+	key     []byte
 }
 
 func newTableOut[K, V any](env *Env, step string, spec *TableSpec, children []Child) (*tableOut[K, V], error) {
@@ -108,6 +147,10 @@ func newTableOut[K, V any](env *Env, step string, spec *TableSpec, children []Ch
 	}
 	t := &tableOut[K, V]{env: env, spec: spec, next: next}
 	if spec.Store == "" {
+		return t, nil
+	}
+	if v, ok := env.Stores[spec.Store].(*VersionedStore[K, V]); ok {
+		t.versions = v
 		return t, nil
 	}
 	if t.store, err = typedStore[*KVStore[K, V]](env, step, spec.Store); err != nil {
@@ -122,7 +165,13 @@ func newTableOut[K, V any](env *Env, step string, spec *TableSpec, children []Ch
 
 // encode encodes a key into a buffer of this step's own.
 func (t *tableOut[K, V]) encode(k K) ([]byte, error) {
-	b, err := t.store.appendKey(t.key[:0], k)
+	var b []byte
+	var err error
+	if t.versions != nil {
+		b, err = t.versions.appendKey(t.key[:0], k)
+	} else {
+		b, err = t.store.appendKey(t.key[:0], k)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -130,9 +179,20 @@ func (t *tableOut[K, V]) encode(k K) ([]byte, error) {
 	return b, nil
 }
 
+// kept tells whether the table has a store.
+func (t *tableOut[K, V]) kept() bool { return t.store != nil || t.versions != nil }
+
+// Get returns the row of an encoded key: of a versioned table the latest one.
+func (t *tableOut[K, V]) Get(key []byte) (v V, tsMs int64, ok bool, err error) {
+	if t.versions != nil {
+		return t.versions.latest(key)
+	}
+	return t.store.cache.Get(key)
+}
+
 // update puts the value of a record's key into the store, if there is one, without forwarding it.
 func (t *tableOut[K, V]) update(k K, headers serde.Headers, c *Change[V], tsMs int64) error {
-	if t.store == nil {
+	if !t.kept() {
 		return nil
 	}
 	key, err := t.encode(k)
@@ -140,15 +200,23 @@ func (t *tableOut[K, V]) update(k K, headers serde.Headers, c *Change[V], tsMs i
 		return err
 	}
 	if t.spec.old() && !t.cached {
-		if c.Old, _, c.HasOld, err = t.store.cache.Get(key); err != nil {
+		if c.Old, _, c.HasOld, err = t.Get(key); err != nil {
 			return err
 		}
 	}
 	return t.put(key, k, headers, c, tsMs, tsMs)
 }
 
-// put sets the value of an encoded key. tsMs is the value's timestamp, recordMs that of the record that led to it.
+// put sets the value of an encoded key. tsMs is the value's timestamp, recordMs that of the record that led to it. A versioned
+// table tells here whether the update is stale, and takes none that is older than its history: sent does nothing then. In any
+// other table the last update is the latest.
 func (t *tableOut[K, V]) put(key []byte, k K, headers serde.Headers, c *Change[V], tsMs, recordMs int64) (err error) {
+	c.Stale = false
+	if t.versions != nil {
+		placed, err := t.versions.put(key, c.New, c.HasNew, tsMs)
+		c.Stale, t.expired = placed == store.Behind, placed == store.TooOld
+		return err
+	}
 	return t.store.cache.Put(key, k, c.New, c.HasNew, storedMs(c, tsMs, recordMs), t.env.waiting(headers, recordMs))
 }
 
@@ -174,13 +242,17 @@ func (t *tableOut[K, V]) sent(k K, headers serde.Headers, c Change[V], tsMs int6
 	if t.cached {
 		return nil
 	}
+	if t.expired {
+		t.expired = false
+		return nil
+	}
 	t.out = processor.Record[K, Change[V]]{Key: k, Value: c, TimestampMs: tsMs, Headers: headers}
 	return t.forward(t.key)
 }
 
 // forward sends the record that stands in t.out, of the encoded key.
 func (t *tableOut[K, V]) forward(key []byte) error {
-	if !t.spec.Before || t.store == nil {
+	if !t.spec.Before || !t.kept() || t.out.Value.Stale {
 		return t.next.Process(&t.out)
 	}
 	t.begin(key, &t.out.Value)
@@ -282,21 +354,21 @@ func (t *tableMap[K, V, V2]) update(r *processor.Record[K, Change[V]]) (c Change
 		return c, false, err
 	}
 	var key []byte
-	if t.out.store != nil {
+	if t.out.kept() {
 		if key, err = t.out.encode(r.Key); err != nil {
 			return c, false, err
 		}
 		if t.out.spec.old() {
 			// What stood before is what the store has, not what the table before made of its own old value.
-			if c.Old, _, c.HasOld, err = t.out.store.cache.Get(key); err != nil {
+			if c.Old, _, c.HasOld, err = t.out.Get(key); err != nil {
 				return c, false, err
 			}
 		}
 	}
-	if t.filter && t.out.spec.SendOld && !c.HasNew && !c.HasOld {
+	if t.filter && !t.out.spec.Versioned && t.out.spec.SendOld && !c.HasNew && !c.HasOld {
 		return c, false, nil
 	}
-	if t.out.store == nil {
+	if !t.out.kept() {
 		return c, true, nil
 	}
 	return c, true, t.out.put(key, r.Key, r.Headers, &c, r.TimestampMs, r.TimestampMs)
@@ -304,12 +376,13 @@ func (t *tableMap[K, V, V2]) update(r *processor.Record[K, Change[V]]) (c Change
 
 func (t *tableMap[K, V, V2]) call(r *processor.Record[K, Change[V]]) (c Change[V2], err error) {
 	defer recovered(&err)
+	c.Stale = r.Value.Stale
 	if r.Value.HasNew {
 		if c.New, c.HasNew, err = row(t.f(r.Key, r.Value.New)); err != nil {
 			return c, err
 		}
 	}
-	if t.out.spec.old() && t.out.store == nil && r.Value.HasOld {
+	if t.out.spec.old() && !t.out.kept() && r.Value.HasOld {
 		c.Old, c.HasOld, err = row(t.f(r.Key, r.Value.Old))
 	}
 	return c, err

@@ -42,15 +42,32 @@ func (r *sentRow[V]) is(key []byte) bool { return r.on && bytes.Equal(r.key, key
 
 // begin notes that the update of an encoded key is being sent, end that it has been.
 func (t *tableOut[K, V]) begin(key []byte, c *Change[V]) {
-	r := &t.store.row
+	r := t.sentRow()
 	r.on, r.key, r.old, r.has = true, append(r.key[:0], key...), c.Old, c.HasOld
 	t.env.beginSending()
 }
 
 func (t *tableOut[K, V]) end() {
 	var zero V
-	t.store.row.on, t.store.row.old = false, zero
+	r := t.sentRow()
+	r.on, r.old = false, zero
 	t.env.endSending()
+}
+
+func (t *tableOut[K, V]) sentRow() *sentRow[V] {
+	if t.versions != nil {
+		return &t.versions.row
+	}
+	return &t.store.row
+}
+
+// Before returns the latest row of a versioned table as it was sent last.
+func (s *VersionedStore[K, V]) Before(k K) (v V, ok bool, state sentState, err error) {
+	key, err := s.encode(k)
+	if err != nil || !s.row.is(key) {
+		return v, false, allSent, err
+	}
+	return s.row.old, s.row.has, sending, nil
 }
 
 // beginSending numbers the updates of tables that lead to others: what follows from one has its number.

@@ -228,7 +228,7 @@ func (m *joinMerge[K, R]) Process(r *processor.Record[K, Change[R]]) error {
 }
 
 func (m *joinMerge[K, R]) update(r *processor.Record[K, Change[R]], c *Change[R]) error {
-	if m.out.store == nil {
+	if !m.out.kept() {
 		return nil
 	}
 	key, err := m.out.encode(r.Key)

@@ -91,7 +91,7 @@ func (j *Job) observed(store string) int64 {
 // this is for those that stay open over a failure.
 func (s *storeJob) unusable(p state.Position) string {
 	switch {
-	case p.Offset < s.known.StartOffset && s.log.Kind == state.KeyValue:
+	case p.Offset < s.known.StartOffset && !s.log.Kind.Cut():
 		return "its changelog was cut behind the store's position"
 	case p.Offset > s.known.EndOffset:
 		return "its changelog ends before the store's position"
@@ -135,7 +135,7 @@ func (s *storeJob) outOfRange(cause error) error {
 	var at *broker.OffsetRangeError
 	known := errors.As(cause, &at) && at.LogStart >= 0
 	s.j.cfg.Logger.Warn("a changelog was cut while it was restored", "task", s.j.cfg.Task, "store", s.log.Store, "error", cause)
-	if known && at.LogStart > s.at && s.log.Kind != state.KeyValue {
+	if known && at.LogStart > s.at && s.log.Kind.Cut() {
 		s.at = min(at.LogStart, s.end)
 		return nil
 	}

@@ -154,6 +154,8 @@ func (m *Machine) logsOf(s *slot) []restore.Log {
 		case topology.KeyValue:
 		case topology.Buffer:
 			log.Buffered = true
+		case topology.Versioned:
+			log.Kind = state.Versioned
 		default:
 			log.Kind = state.Window
 		}

@@ -29,7 +29,8 @@ func newMemoryBase(spec Spec, iters *int) *memoryBase {
 	if spec.windowed() {
 		b.r = newRows()
 		b.r.base = true
-	} else {
+	}
+	if spec.hasPoints() {
 		b.p = newPoints(spec.Ordered, 0)
 	}
 	return b
@@ -65,10 +66,11 @@ func (b *memoryBase) metas(fn func(string, int64)) {
 func (b *memoryBase) observed() int64 { return b.high }
 
 func (b *memoryBase) count() (int64, error) {
+	n := int64(b.p.len())
 	if b.r != nil {
-		return int64(b.r.count), nil
+		n += int64(b.r.count)
 	}
-	return int64(b.p.len()), nil
+	return n, nil
 }
 
 func (b *memoryBase) size() int64 { return b.p.size() + b.r.size() + int64(len(b.m))*metaOverhead }

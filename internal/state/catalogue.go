@@ -143,7 +143,7 @@ func (c *catalogue) apply(l *line) error {
 }
 
 func kindNamed(name string) Kind {
-	for _, k := range []Kind{KeyValue, Window, Session} {
+	for _, k := range []Kind{KeyValue, Window, Session, Versioned} {
 		if k.String() == name {
 			return k
 		}

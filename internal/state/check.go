@@ -34,7 +34,7 @@ func CheckStore(kind Kind, h Header, log Changelog, nowMs int64) (reason string)
 			h.Position.Epoch, log.EpochEnd, at)
 	case log.EndOffset >= 0 && at > log.EndOffset:
 		return fmt.Sprintf("the changelog ends at offset %d, before the store's position %d", log.EndOffset, at)
-	case log.StartOffset >= 0 && at < log.StartOffset && kind == KeyValue:
+	case log.StartOffset >= 0 && at < log.StartOffset && !kind.Cut():
 		// A windowed changelog is cut by retention: what it has lost is expired, or kept here alone.
 		return fmt.Sprintf("the changelog starts at offset %d, behind the store's position %d", log.StartOffset, at)
 	}

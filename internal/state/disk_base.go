@@ -162,10 +162,10 @@ func (b *diskBase) borrow() (*pebble.Iterator, error) {
 		b.idle = b.idle[:n-1]
 		return it, nil
 	}
-	table := tableOf(b.spec.Kind)
+	from, to := tablesOf(b.spec.Kind)
 	it, err := b.db.p.NewIter(&pebble.IterOptions{
-		LowerBound:   b.inc.appendTable(nil, table),
-		UpperBound:   b.inc.appendTable(nil, table+1),
+		LowerBound:   b.inc.appendTable(nil, from),
+		UpperBound:   b.inc.appendTable(nil, to),
 		UseL6Filters: true,
 	})
 	if err != nil {

@@ -223,8 +223,8 @@ func (c *diskCursor) close() error {
 	c.it = nil
 	delete(b.open, c)
 	if c.mode != keyRowsMode && c.epoch == b.epoch {
-		table := tableOf(b.spec.Kind)
-		it.SetBounds(b.inc.appendTable(nil, table), b.inc.appendTable(nil, table+1))
+		from, to := tablesOf(b.spec.Kind)
+		it.SetBounds(b.inc.appendTable(nil, from), b.inc.appendTable(nil, to))
 	}
 	return b.wrap("close an iterator", b.giveBack(it, c.epoch))
 }

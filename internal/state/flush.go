@@ -132,17 +132,22 @@ func (s *store) addTo(batch *pebble.Batch, now int64) (Header, error) {
 		return head, err
 	}
 	buf := make([]byte, 0, 64)
-	table := tableOf(s.spec.Kind)
-	err := s.sealed.points.sorted(func(key string, val []byte) error {
-		buf = append(b.inc.appendTable(buf[:0], table), key...)
-		return setOrDelete(batch, buf, val)
+	return head, b.entries(s.sealed, &buf, func(key, val []byte) error { return setOrDelete(batch, key, val) })
+}
+
+// entries calls fn with the Pebble key of each entry of a layer, in order.
+func (b *diskBase) entries(l *layer, buf *[]byte, fn func(key, val []byte) error) error {
+	err := l.points.sorted(func(key string, val []byte) error {
+		*buf = append(b.inc.appendTable((*buf)[:0], tablePoint), key...)
+		return fn(*buf, val)
 	})
 	if err != nil {
-		return head, err
+		return err
 	}
-	return head, s.sealed.rows.sorted(func(seg int64, key string, r row) error {
-		buf = appendLocalRow(b.inc.appendTable(buf[:0], table), s.spec.Kind, seg, viewBytes(key), r.time, r.extra)
-		return setOrDelete(batch, buf, r.val)
+	table := tableOf(b.spec.Kind)
+	return l.rows.sorted(func(seg int64, key string, r row) error {
+		*buf = appendLocalRow(b.inc.appendTable((*buf)[:0], table), b.spec.Kind, seg, viewBytes(key), r.time, r.extra)
+		return fn(*buf, r.val)
 	})
 }
 

@@ -26,7 +26,8 @@ const (
 	tableMeta = 0x01
 	// tablePoint holds key-value rows: key -> value.
 	tablePoint = 0x10
-	// tableWindow holds window rows: segment (8) | key, escaped | start (8) | sequence (4) -> value.
+	// tableWindow holds window rows: segment (8) | key, escaped | start (8) | sequence (4) -> value. In a versioned store it
+	// holds versions that are not the latest value: segment (8) | key, escaped | time (8) | kind (4) -> version.
 	tableWindow = 0x20
 	// tableSession holds session rows: segment (8) | key, escaped | end (8) | start (8) -> value.
 	tableSession = 0x30
@@ -137,14 +138,23 @@ func (i incarnation) appendMetaKey(dst []byte, name string) []byte {
 	return append(i.appendTable(dst, tableMeta), name...)
 }
 
+// tableOf is the table of a store's rows. The latest values of a versioned store lie in tablePoint beside it.
 func tableOf(k Kind) byte {
 	switch k {
-	case Window:
+	case Window, Versioned:
 		return tableWindow
 	case Session:
 		return tableSession
 	}
 	return tablePoint
+}
+
+// tablesOf are the bounds of a store's tables of entries.
+func tablesOf(k Kind) (from, to byte) {
+	if k == Versioned {
+		return tablePoint, tableWindow + 1
+	}
+	return tableOf(k), tableOf(k) + 1
 }
 
 // appendSegment appends a segment number, or any signed number, in an order-keeping form.
@@ -161,17 +171,17 @@ func appendLocalRow(dst []byte, kind Kind, seg int64, key []byte, time int64, ex
 
 func appendSuffix(dst []byte, kind Kind, time int64, extra uint64) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, sortable(time))
-	if kind == Window {
-		return binary.BigEndian.AppendUint32(dst, uint32(extra))
+	if kind == Session {
+		return binary.BigEndian.AppendUint64(dst, extra)
 	}
-	return binary.BigEndian.AppendUint64(dst, extra)
+	return binary.BigEndian.AppendUint32(dst, uint32(extra))
 }
 
 func suffixLen(kind Kind) int {
-	if kind == Window {
-		return windowSuffixLen
+	if kind == Session {
+		return sessionSuffixLen
 	}
-	return sessionSuffixLen
+	return windowSuffixLen
 }
 
 // parseRowKey takes a row's Pebble key apart. The user's key is appended to dst.
@@ -188,10 +198,10 @@ func parseRowKey(dst, k []byte, kind Kind) (key []byte, seg, time int64, extra u
 
 func parseSuffix(b []byte, kind Kind) (time int64, extra uint64) {
 	time = unsortable(binary.BigEndian.Uint64(b))
-	if kind == Window {
-		return time, uint64(binary.BigEndian.Uint32(b[8:]))
+	if kind == Session {
+		return time, binary.BigEndian.Uint64(b[8:])
 	}
-	return time, binary.BigEndian.Uint64(b[8:])
+	return time, uint64(binary.BigEndian.Uint32(b[8:]))
 }
 
 // Header is what stands with each store on disk. It is written in the same batch as the entries that it describes.

@@ -42,7 +42,8 @@ type RestoreSummary struct {
 // nobody uses the set otherwise.
 type Restorer struct {
 	s       *store
-	rows    *points // of the chunk: local key -> local value
+	rows    *points // of the chunk: local key -> local value; a versioned store gathers it in its private layer
+	version *VersionedStore
 	next    Position
 	dirty   bool // next is ahead of what is written
 	empty   bool // nothing was in the store and nothing is written: there is nothing to delete
@@ -84,6 +85,9 @@ func (s *Set) BeginRestore(store string) (*Restorer, error) {
 	r := &Restorer{
 		s: st, rows: newPoints(false, 0), high: st.base.observed(), limit: math.MaxInt64,
 		sum: RestoreSummary{HighestTimestampMs: NoTime, HighestTimeMs: NoTime},
+	}
+	if st.spec.Kind == Versioned {
+		r.version = &VersionedStore{s: st}
 	}
 	if !st.hasPosition {
 		n, err := st.base.count()
@@ -136,7 +140,7 @@ func (r *Restorer) Apply(records []RestoreRecord, next Position) error {
 		r.settle()
 		return nil
 	}
-	if r.rows.size() >= r.s.set.db.opts.RestoreChunkBytes {
+	if r.size() >= r.s.set.db.opts.RestoreChunkBytes {
 		return r.Flush()
 	}
 	return nil
@@ -164,7 +168,18 @@ func (r *Restorer) add(rec *RestoreRecord) error {
 		value = r.value
 	}
 	s := r.s
-	if s.spec.Kind == KeyValue {
+	switch s.spec.Kind {
+	case Versioned:
+		taken, err := s.restoreVersion(r.version, rec, r.limit)
+		if err != nil {
+			return s.errorf("restore: %w", err)
+		}
+		r.high = s.high
+		if !taken {
+			r.sum.Skipped++
+		}
+		return nil
+	case KeyValue:
 		if s.memory != nil {
 			r.sum.Rows++
 			s.memory.putPoint(viewText(rec.Key), value, r.inPlace)
@@ -241,6 +256,11 @@ func (r *Restorer) settle() {
 		if seq, more := r.newSeq(); more {
 			s.memory.m[SeqMeta] = seq
 		}
+		if r.version != nil {
+			r.sum.Rows += r.entries()
+			s.memory.merge(s.private, s.minSegment())
+			s.private = newLayer()
+		}
 		s.memory.high = max(s.memory.high, r.high)
 		s.memory.r.dropBelow(s.spec.minSegment(s.memory.high))
 	}
@@ -277,12 +297,33 @@ func (r *Restorer) Stop() {
 	r.done = true
 	r.rows = nil
 	r.s.restoring = false
+	if r.version != nil {
+		r.s.private = newLayer()
+		r.s.rewind()
+	}
+}
+
+// size is the memory that the chunk takes.
+func (r *Restorer) size() int64 {
+	if r.version != nil {
+		return r.s.private.size()
+	}
+	return r.rows.size()
+}
+
+// entries is how many entries the private layer of a versioned store has.
+func (r *Restorer) entries() int64 {
+	n := int64(r.s.private.points.len())
+	if r.s.private.rows != nil {
+		n += int64(r.s.private.rows.count)
+	}
+	return n
 }
 
 // write writes the chunk to disk.
 func (r *Restorer) write() error {
 	s, b := r.s, r.s.disk
-	size := r.rows.size()
+	size := r.size()
 	if err := b.db.checkSpace(size); err != nil {
 		return err
 	}
@@ -306,7 +347,15 @@ func (r *Restorer) write() error {
 		r.sum.Rows = written
 		return b.wrap("restore", err)
 	}
-	if s.spec.windowed() {
+	switch {
+	case r.version != nil:
+		if s.private.rows != nil {
+			for id := range s.private.rows.segs {
+				b.addSegment(id)
+			}
+		}
+		s.private = newLayer()
+	case s.spec.windowed():
 		r.rows.each(func(key string, _ []byte) {
 			b.addSegment(unsortable(binary.BigEndian.Uint64(viewBytes(key))))
 		})
@@ -326,6 +375,16 @@ func (r *Restorer) write() error {
 // each calls fn with the Pebble key of each row to be written, in order, those that have expired meanwhile left out.
 func (r *Restorer) each(fn func(key, val []byte) error) error {
 	b := r.s.disk
+	if r.version != nil {
+		var buf []byte
+		return b.entries(r.s.private, &buf, func(key, val []byte) error {
+			if val == nil && r.empty {
+				return nil
+			}
+			r.sum.Rows++
+			return fn(key, val)
+		})
+	}
 	table := tableOf(r.s.spec.Kind)
 	minTime := int64(math.MinInt64)
 	if r.s.spec.windowed() && r.high != noObserved {

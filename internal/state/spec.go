@@ -18,6 +18,9 @@ const (
 	// Session is a store of one value for each key, session end and session start. Its changelog key is
 	// key | end int64 | start int64, big-endian.
 	Session
+	// Versioned is a store of several versions of a value for each key. Its changelog key is the key, and the timestamp of a
+	// changelog record is that of the version.
+	Versioned
 )
 
 // String names the kind as error texts and the catalogue of a state directory do.
@@ -29,9 +32,14 @@ func (k Kind) String() string {
 		return "window"
 	case Session:
 		return "session"
+	case Versioned:
+		return "versioned"
 	}
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
+
+// Cut tells whether the changelog of such a store is cut by retention, so that what it has lost from its start is expired.
+func (k Kind) Cut() bool { return k == Window || k == Session }
 
 // minSegmentMs is the least segment length that is chosen by itself, as in Kafka Streams.
 const minSegmentMs = 60_000
@@ -50,8 +58,9 @@ type Spec struct {
 	Logged bool
 
 	// RetentionMs is how far behind the highest start that the store has seen (highest end for sessions) a row is kept:
-	// a row is visible if, and only if, its start is greater than the highest one minus the retention. Window and
-	// session stores only; there it must be positive.
+	// a row is visible if, and only if, its start is greater than the highest one minus the retention. In a versioned store
+	// it is the history: how far behind the highest timestamp a version may be put, and is still found. Not for key-value
+	// stores; in all others it must be positive, in a versioned store at least 0.
 	RetentionMs int64
 
 	// SegmentMs is the span of time whose rows are dropped together. Zero chooses the greater of half the retention and
@@ -65,7 +74,11 @@ type Spec struct {
 	Ordered bool
 }
 
-func (s Spec) windowed() bool { return s.Kind == Window || s.Kind == Session }
+// windowed tells whether the store has rows in segments, which expire.
+func (s Spec) windowed() bool { return s.Kind != KeyValue }
+
+// hasPoints tells whether the store has one entry for each key.
+func (s Spec) hasPoints() bool { return s.Kind == KeyValue || s.Kind == Versioned }
 
 // complete checks the description and fills in what was left open.
 func (s Spec) complete() (Spec, error) {
@@ -78,11 +91,11 @@ func (s Spec) complete() (Spec, error) {
 	switch s.Kind {
 	case KeyValue:
 		return s, nil
-	case Window, Session:
+	case Window, Session, Versioned:
 	default:
 		return s, fmt.Errorf("millrace: state store %q has the unknown kind %d", s.Name, s.Kind)
 	}
-	if s.RetentionMs <= 0 {
+	if s.RetentionMs < 0 || s.RetentionMs == 0 && s.Kind != Versioned {
 		return s, fmt.Errorf("millrace: %s store %q needs a positive retention, not %d ms", s.Kind, s.Name, s.RetentionMs)
 	}
 	if s.SegmentMs < 0 {

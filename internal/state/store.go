@@ -83,10 +83,7 @@ func (s *store) putPoint(key, val []byte) error {
 	if err := s.set.check(); err != nil {
 		return err
 	}
-	if s.private.points == nil {
-		s.private.points = newPoints(s.spec.Ordered, 0)
-	}
-	s.private.points.put(key, val, s.iters == 0)
+	s.writePoint(key, val)
 	return nil
 }
 
@@ -109,21 +106,11 @@ func (s *store) putRow(key []byte, time int64, extra uint64, val []byte) (accept
 	if err := s.set.check(); err != nil {
 		return false, err
 	}
-	if time > s.high {
-		old := s.minSegment()
-		s.high = time
-		s.private.observed = time
-		if now := s.minSegment(); now > old {
-			s.private.rows.dropBelow(now)
-		}
-	}
+	s.observe(time)
 	if !s.visible(time) {
 		return false, nil
 	}
-	if s.private.rows == nil {
-		s.private.rows = newRows()
-	}
-	s.private.rows.put(s.segmentOf(time), key, time, extra, val, s.iters == 0)
+	s.writeRow(key, time, extra, val)
 	return true, nil
 }
 
@@ -150,6 +137,35 @@ func (s *Spec) minSegment(observed int64) int64 {
 		return math.MinInt64
 	}
 	return segmentOf(observed-s.RetentionMs+1, s.SegmentMs)
+}
+
+// observe moves the observed time, and drops the rows of the private layer that it leaves behind.
+func (s *store) observe(time int64) {
+	if time <= s.high {
+		return
+	}
+	old := s.minSegment()
+	s.high = time
+	s.private.observed = time
+	if now := s.minSegment(); now > old {
+		s.private.rows.dropBelow(now)
+	}
+}
+
+// writePoint sets or deletes a point in the private layer.
+func (s *store) writePoint(key, val []byte) {
+	if s.private.points == nil {
+		s.private.points = newPoints(s.spec.Ordered, 0)
+	}
+	s.private.points.put(key, val, s.iters == 0)
+}
+
+// writeRow sets or deletes a row in the private layer.
+func (s *store) writeRow(key []byte, time int64, extra uint64, val []byte) {
+	if s.private.rows == nil {
+		s.private.rows = newRows()
+	}
+	s.private.rows.put(s.segmentOf(time), key, time, extra, val, s.iters == 0)
 }
 
 // rewind finds the observed time anew after layers were dropped.

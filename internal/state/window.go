@@ -107,15 +107,21 @@ func (s *store) observedMs() int64 {
 }
 
 func (s *store) fetch(q rowQuery) (*Iterator, error) {
+	if s.high == noObserved {
+		q.from, q.to = 1, 0
+	} else {
+		q.from = max(q.from, s.high-s.spec.RetentionMs+1)
+		q.to = min(q.to, s.high)
+	}
+	return s.fetchRows(q)
+}
+
+// fetchRows walks rows that may lie beyond the observed time.
+func (s *store) fetchRows(q rowQuery) (*Iterator, error) {
 	if err := s.set.check(); err != nil {
 		return nil, err
 	}
 	it := newIterator(s, q.reverse)
-	if s.high == noObserved {
-		return it, nil
-	}
-	q.from = max(q.from, s.high-s.spec.RetentionMs+1)
-	q.to = min(q.to, s.high)
 	if q.from > q.to {
 		return it, nil
 	}

@@ -24,6 +24,8 @@ func StoreSpecs(sub *topology.Subtopology) ([]state.Spec, error) {
 			}
 		case topology.Session:
 			spec.Kind, spec.RetentionMs = state.Session, s.RetentionMs
+		case topology.Versioned:
+			spec.Kind, spec.RetentionMs = state.Versioned, s.HistoryMs
 		default:
 			return nil, fmt.Errorf("millrace: store %s is of the kind %s, which tasks cannot hold yet", s.Name, s.Kind)
 		}

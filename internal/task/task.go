@@ -143,7 +143,7 @@ func (t *Task) restoreTimes(cfg Config) {
 	// An operator whose time was left out of the metadata, or that a Java application ran before: what its store and its
 	// changelog know, but not beyond the task's own time, which the changelog may be ahead of.
 	for _, s := range cfg.Sub.Stores {
-		if _, ok := t.env.Observed[s.Name]; ok || t.env.StreamTimeMs < 0 || s.Kind != topology.Window && s.Kind != topology.Buffer {
+		if _, ok := t.env.Observed[s.Name]; ok || t.env.StreamTimeMs < 0 || s.Kind == topology.KeyValue {
 			continue
 		}
 		at, known := cfg.Set.Meta(s.Name, ObservedMeta)

@@ -1,0 +1,112 @@
+package millrace
+
+import (
+	"maps"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/op"
+	"github.com/millrace-io/millrace/internal/topology"
+	"github.com/millrace-io/millrace/processor"
+	"github.com/millrace-io/millrace/serde"
+	"github.com/millrace-io/millrace/store"
+)
+
+// Versioned makes a table remember what it was: its store keeps several versions of each row, each from its record's
+// timestamp to that of the next one, and steps that look rows up by time find the one that held then.
+//
+// Time: history says how far back, behind the highest timestamp that the table has seen, a version may still come in and can
+// still be found. An older update is dropped and counted (ExpiredOnPut), and as of an older time there is no row, except the
+// latest one of each key, which never expires. Records may come out of order: one that is older than the latest version of
+// its key changes the past alone. Steps that know the present only (joins of two tables, the grouping of a table) drop such
+// an update and count it (Stale); a stream taken from the table shows it.
+//
+// A stream that is joined with a versioned table, or with a table derived from one by Filter or MapTableValues without a store
+// of its own, finds the row as of its own record's timestamp.
+//
+// Nulls: a null value is a version that says that there is no row from then on.
+//
+// Cost: each replaced version stays on disk for the history and up to half of it longer. The table has no cache, so each update
+// is sent on at once; it cannot be suppressed. The changelog is compacted, but only what is older than history and a day.
+// Compaction keeps the record of a key that was written last, which is not the latest version if it came out of order.
+//
+// In Kafka Streams: Materialized.as(Stores.persistentVersionedKeyValueStore(name, history)).
+func Versioned(history time.Duration) StepOption {
+	return stepOption(func(o *stepOptions) {
+		o.versioned, o.history = true, history
+		o.given(optVersioned)
+	})
+}
+
+// addVersionedStore gives a table step a versioned store.
+func addVersionedStore[K, V any](s *step, node, name string, auto bool, key serde.Serde[K], value serde.Serde[V], spec *op.TableSpec) {
+	s.checkHistory(name)
+	s.b.t.AddStore(topology.Store{
+		Name: name, Kind: topology.Versioned, Persistent: !s.inMemory, Logged: !s.noLog, TopicConfigs: maps.Clone(s.topicConfig),
+		HistoryMs: s.history.Milliseconds(), Auto: auto, Pos: s.pos, Def: spec,
+		Op: &op.VersionedFactory[K, V]{Spec: op.StoreSpec{Name: name, Logged: !s.noLog}, Key: key, Value: value},
+	}, node)
+}
+
+// checkHistory refuses a history that cannot be.
+func (s *step) checkHistory(store string) {
+	if s.history < 0 {
+		s.errorf("%s: the history of the versioned store %s is %v; it must not be negative", s.verb, store, s.history)
+	}
+}
+
+// versioned tells whether a table's updates carry the time of what they say: it has a versioned store, or is derived from
+// such a table without a store of its own.
+func (t *table[K, V]) versioned() bool { return t.versions }
+
+// historyOf tells how far back a versioned table can be asked.
+func (t *table[K, V]) historyOf() time.Duration { return t.history }
+
+// VersionedStore defines a store of several versions of a value for each key, for user-written steps. The same definition
+// may be connected to several steps, which then share the store of their task.
+//
+// In Kafka Streams: Stores.versionedKeyValueStoreBuilder.
+type VersionedStore[K, V any] struct {
+	name    string
+	history time.Duration
+	key     serde.Serde[K]
+	value   serde.Serde[V]
+	opts    stepOptions
+}
+
+// NewVersionedStore defines a versioned store. A version may be put, and is found, up to history behind the highest
+// timestamp that was put; the latest version of a key stays for ever. See Versioned for the rules. It is logged in the
+// changelog topic <application.id>-<name>-changelog.
+//
+// Options: InMemory, LogConfig, WithoutLog.
+//
+// In Kafka Streams: Stores.persistentVersionedKeyValueStore.
+func NewVersionedStore[K, V any](name string, history time.Duration, key serde.Serde[K], value serde.Serde[V], opts ...StepOption) *VersionedStore[K, V] {
+	d := &VersionedStore[K, V]{name: name, history: history, key: key, value: value}
+	for _, o := range opts {
+		o.applyStep(&d.opts)
+	}
+	return d
+}
+
+// From takes the store from the context of a step that it is connected to.
+func (d *VersionedStore[K, V]) From(ctx processor.StoreContext) (store.Versioned[K, V], error) {
+	s, err := ctx.StateStore(d.name)
+	if err != nil {
+		return nil, err
+	}
+	typed, ok := s.(store.Versioned[K, V])
+	if !ok {
+		return nil, storeTypeError(d.name)
+	}
+	return typed, nil
+}
+
+func (d *VersionedStore[K, V]) storeName() string { return d.name }
+
+func (d *VersionedStore[K, V]) declare() topology.Store {
+	return topology.Store{
+		Name: d.name, Kind: topology.Versioned, Persistent: !d.opts.inMemory, Logged: !d.opts.noLog,
+		TopicConfigs: maps.Clone(d.opts.topicConfig), Def: d, HistoryMs: d.history.Milliseconds(),
+		Op: &op.VersionedFactory[K, V]{Spec: op.StoreSpec{Name: d.name, Logged: !d.opts.noLog}, Key: d.key, Value: d.value},
+	}
+}
