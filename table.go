@@ -212,7 +212,7 @@ func deriveTable[K, V, V2 any](t Table[K, V], verb, prefix string, filter bool, 
 		addTableStore(s, name, store, false, keySerde(s, t.t.key), value, spec)
 		out.versions, out.history = s.versioned, s.history
 	case s.versioned:
-		s.errorf("%s makes a versioned store, which needs a name that outlives changes of the topology: use millrace.As(\"…\")", s.verb)
+		s.needsVersionedName()
 	}
 	out.upstream = t.t.lineage()
 	out.before = func() {

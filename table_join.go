@@ -19,7 +19,7 @@ import (
 // One table may be derived from the other, or both from a third: then one update changes both sides, leads to a result for
 // each, and the deletion of the joined row is sent once.
 //
-// Options: As or NodeName and StoreName, AutoName, InMemory, LogConfig, WithoutLog, WithoutCache, WithKey, WithValue.
+// Options: As or NodeName and StoreName, AutoName, InMemory, LogConfig, WithoutLog, WithoutCache, Versioned, WithKey, WithValue.
 //
 // In Kafka Streams: KTable#join.
 func JoinTables[K, VL, VR, R any](l Table[K, VL], r Table[K, VR], join func(l VL, r VR) R, opts ...StepOption) Table[K, R] {
@@ -116,6 +116,9 @@ func joinTables[K, VL, VR, R any](l Table[K, VL], r Table[K, VR], verb string, n
 	if store != "" {
 		s.requireName(named, "a store")
 		addTableStore(s, merge, store, !named, keySerde(s, key), value, spec)
+		out.versions, out.history = s.versioned, s.history
+	} else if s.versioned {
+		s.needsVersionedName()
 	}
 	out.sendOld = func() bool {
 		l.t.oldValues(s)

@@ -54,6 +54,11 @@ func (s *step) checkHistory(store string) {
 	}
 }
 
+// needsVersionedName refuses a versioned store that only a name would make.
+func (s *step) needsVersionedName() {
+	s.errorf("%s makes a versioned store, which needs a name that outlives changes of the topology: use millrace.As(\"…\")", s.verb)
+}
+
 // versioned tells whether a table's updates carry the time of what they say: it has a versioned store, or is derived from
 // such a table without a store of its own.
 func (t *table[K, V]) versioned() bool { return t.versions }
