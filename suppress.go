@@ -228,6 +228,9 @@ func (t Table[K, V]) Suppress(sup Suppression, opts ...StepOption) Table[K, V] {
 			s.errorf("Suppress: UntilTimeLimit takes whole milliseconds, not %s: timestamps have no finer parts", sup.wait)
 		}
 	}
+	if t.t.versioned() {
+		s.errorf("Suppress: a versioned table, or one derived from it without a store of its own, cannot be suppressed: its updates speak of the past too, and holding them back would mix times; suppress a table that keeps its rows in a plain store")
+	}
 	t.t.oldValues(s)
 	parent, parentStores := t.t.lookup(s)
 	s.b.t.AddProcessor(topology.Processor{Name: node, Parents: []string{t.t.node}, Op: op.NewSuppress(spec), Pos: s.pos})

@@ -220,6 +220,10 @@ func TestVersioned_refused(t *testing.T) {
 		{"derived, unnamed", "needs a name", func(b *millrace.Builder) {
 			millrace.TableFrom(b, strTopic).Filter(func(string, string) bool { return true }, millrace.Versioned(ms))
 		}},
+		{"suppressed", "cannot be suppressed", func(b *millrace.Builder) {
+			t := millrace.TableFrom(b, strTopic, millrace.As("v"), millrace.Versioned(ms))
+			t.Filter(func(string, string) bool { return true }).Suppress(millrace.UntilTimeLimit(ms, millrace.Unbounded()), millrace.As("s"))
+		}},
 		{"global", "no use for the option Versioned", func(b *millrace.Builder) {
 			millrace.GlobalTableFrom(b, strTopic, millrace.As("g"), millrace.Versioned(ms))
 		}},
