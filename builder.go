@@ -32,6 +32,8 @@ type Builder struct {
 	// relaxed are the left joins, which keep records with a null key.
 	relaxed []string
 	opts    topology.BuildOptions
+	// optimized holds the optimisations asked for.
+	optimized map[Optimization]bool
 }
 
 // BuildOption is an option of a Builder.

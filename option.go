@@ -30,6 +30,7 @@ type stepOptions struct {
 	topicConfig map[string]string
 	versioned   bool
 	history     time.Duration // of a versioned store
+	sourceTopic string        // that is the changelog of the step's store
 	noLog       bool
 	noCache     bool
 

@@ -78,6 +78,8 @@ type KeyValueStore[K, V any] struct {
 	key   serde.Serde[K]
 	value serde.Serde[V]
 	opts  stepOptions
+	// sourceTopic fills the store, which steps cannot write then: see AddReadOnlyStore.
+	sourceTopic string
 }
 
 // NewKeyValueStore defines a key-value store. It is logged in the changelog topic <application.id>-<name>-changelog.
@@ -107,10 +109,13 @@ func (d *KeyValueStore[K, V]) From(ctx processor.StoreContext) (store.KeyValue[K
 func (d *KeyValueStore[K, V]) storeName() string { return d.name }
 
 func (d *KeyValueStore[K, V]) declare() topology.Store {
+	logged := !d.opts.noLog && d.sourceTopic == ""
 	return topology.Store{
-		Name: d.name, Kind: topology.KeyValue, Persistent: !d.opts.inMemory, Logged: !d.opts.noLog,
+		Name: d.name, Kind: topology.KeyValue, Persistent: !d.opts.inMemory, Logged: logged, SourceTopic: d.sourceTopic,
 		TopicConfigs: maps.Clone(d.opts.topicConfig), Def: d,
-		Op: &op.KVFactory[K, V]{Spec: op.StoreSpec{Name: d.name, Logged: !d.opts.noLog, Scanned: true}, Key: d.key, Value: d.value},
+		Op: &op.KVFactory[K, V]{
+			Spec: op.StoreSpec{Name: d.name, Logged: logged, Scanned: true, FilledFrom: d.sourceTopic}, Key: d.key, Value: d.value,
+		},
 	}
 }
 

@@ -77,6 +77,9 @@ func TableFrom[K, V any](b *Builder, t Topic[K, V], opts ...StepOption) Table[K,
 		return newTable(s, old.Name, []string{old.Name}, t.key, t.value, new(op.TableSpec), storeName, false)
 	}
 	b.sources[source] = declaredSource{verb: "TableFrom"}
+	if b.optimized[ReuseSourceTopics] && len(t.names) == 1 {
+		s.sourceTopic = t.names[0]
+	}
 	b.t.AddSource(src)
 	spec := new(op.TableSpec)
 	b.t.AddProcessor(topology.Processor{Name: node, Parents: []string{source}, Op: op.NewTableSource[K, V](spec), Pos: s.pos})
@@ -127,11 +130,14 @@ func addTableStore[K, V any](s *step, node, name string, auto bool, key serde.Se
 		return
 	}
 	s.b.t.AddStore(topology.Store{
-		Name: name, Kind: topology.KeyValue, Persistent: !s.inMemory, Logged: !s.noLog, TopicConfigs: maps.Clone(s.topicConfig),
-		Auto: auto, Pos: s.pos, Def: spec,
-		Op: &op.KVFactory[K, V]{Spec: op.StoreSpec{Name: name, Logged: !s.noLog, Cached: !s.noCache}, Key: key, Value: value},
+		Name: name, Kind: topology.KeyValue, Persistent: !s.inMemory, Logged: s.logged(), TopicConfigs: maps.Clone(s.topicConfig),
+		SourceTopic: s.sourceTopic, Auto: auto, Pos: s.pos, Def: spec,
+		Op: &op.KVFactory[K, V]{Spec: op.StoreSpec{Name: name, Logged: s.logged(), Cached: !s.noCache}, Key: key, Value: value},
 	}, node)
 }
+
+// logged tells whether the step's store has a changelog topic of its own.
+func (s *step) logged() bool { return !s.noLog && s.sourceTopic == "" }
 
 // ToStream takes the table's updates as a stream: a deletion is a record with a null value.
 //

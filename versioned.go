@@ -41,9 +41,9 @@ func Versioned(history time.Duration) StepOption {
 func addVersionedStore[K, V any](s *step, node, name string, auto bool, key serde.Serde[K], value serde.Serde[V], spec *op.TableSpec) {
 	s.checkHistory(name)
 	s.b.t.AddStore(topology.Store{
-		Name: name, Kind: topology.Versioned, Persistent: !s.inMemory, Logged: !s.noLog, TopicConfigs: maps.Clone(s.topicConfig),
-		HistoryMs: s.history.Milliseconds(), Auto: auto, Pos: s.pos, Def: spec,
-		Op: &op.VersionedFactory[K, V]{Spec: op.StoreSpec{Name: name, Logged: !s.noLog}, Key: key, Value: value},
+		Name: name, Kind: topology.Versioned, Persistent: !s.inMemory, Logged: s.logged(), TopicConfigs: maps.Clone(s.topicConfig),
+		SourceTopic: s.sourceTopic, HistoryMs: s.history.Milliseconds(), Auto: auto, Pos: s.pos, Def: spec,
+		Op: &op.VersionedFactory[K, V]{Spec: op.StoreSpec{Name: name, Logged: s.logged()}, Key: key, Value: value},
 	}, node)
 }
 

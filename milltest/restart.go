@@ -5,8 +5,10 @@ import (
 
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/codec"
+	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/restore"
 	"github.com/millrace-io/millrace/internal/state"
+	"github.com/millrace-io/millrace/internal/task"
 	"github.com/millrace-io/millrace/internal/topology"
 )
 
@@ -84,11 +86,27 @@ func (d *Driver) restoreStore(t *testTask, c topology.Changelog) error {
 	}
 	r.LimitTime(codec.ObservedAt(name, d.committedTexts(t)))
 	log := restore.Log{TopicPartition: c.TopicPartition, Store: name, Buffered: c.Store.Kind == topology.Buffer}
+	var replayer op.Replayer
+	if c.Reused {
+		if replayer, err = task.SourceReplay(t.sub, c.Topic).NewReplayer(c.TopicPartition); err != nil {
+			return err
+		}
+	}
 	records := make([]state.RestoreRecord, 0, end-start)
 	for i := range l.records[start:end] {
-		rec, err := log.Record(&l.records[start+int64(i)])
+		raw := &l.records[start+int64(i)]
+		rec, err := log.Record(raw)
 		if err != nil {
 			return err
+		}
+		if replayer != nil {
+			ts, null, ok := replayer.Replay(raw)
+			if !ok {
+				continue
+			}
+			if rec.TimestampMs = ts; null {
+				rec.Value = nil
+			}
 		}
 		records = append(records, rec)
 	}

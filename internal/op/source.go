@@ -49,16 +49,29 @@ type source[K, V any] struct {
 
 // NewSource makes a source step.
 func NewSource[K, V any](spec SourceSpec[K, V]) Factory {
-	return FactoryFunc(func(env *Env, step string, children []Child) (any, error) {
-		next, err := Downstream[K, V](step, children)
-		if err != nil {
-			return nil, err
-		}
-		return &source[K, V]{env: env, step: step, spec: spec, next: next}, nil
-	})
+	return &sourceFactory[K, V]{spec: spec}
+}
+
+type sourceFactory[K, V any] struct{ spec SourceSpec[K, V] }
+
+func (f *sourceFactory[K, V]) Build(env *Env, step string, children []Child) (any, error) {
+	next, err := Downstream[K, V](step, children)
+	if err != nil {
+		return nil, err
+	}
+	return &source[K, V]{env: env, step: step, spec: f.spec, next: next}, nil
 }
 
 func (s *source[K, V]) NewHead(in *broker.TopicPartition) (Head, error) {
+	h, err := s.newHead(in)
+	if err != nil {
+		return nil, err
+	}
+	h.failed, h.negative = s.env.counter(s.step, metrics.Deserialization), s.env.counter(s.step, metrics.NegativeTimestamp)
+	return h, nil
+}
+
+func (s *source[K, V]) newHead(in *broker.TopicPartition) (*head[K, V], error) {
 	key, err := bind(s.spec.Key, in.Topic, true)
 	if err != nil {
 		return nil, err
@@ -67,11 +80,7 @@ func (s *source[K, V]) NewHead(in *broker.TopicPartition) (Head, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &head[K, V]{
-		source: s, in: in, key: key, value: value,
-		failed:   s.env.counter(s.step, metrics.Deserialization),
-		negative: s.env.counter(s.step, metrics.NegativeTimestamp),
-	}
+	h := &head[K, V]{source: s, in: in, key: key, value: value}
 	h.nilKey, h.nilValue = nilness.Checker[K](), nilness.Checker[V]()
 	h.keyHeaders, _ = key.(serde.HeaderDecoder[K])
 	h.valueHeaders, _ = value.(serde.HeaderDecoder[V])
@@ -108,23 +117,31 @@ type head[K, V any] struct {
 }
 
 func (h *head[K, V]) Decode(raw *broker.Record, partitionTimeMs int64) (int64, bool, error) {
+	ts, ok, err := h.read(raw, partitionTimeMs)
+	if err != nil {
+		return 0, false, h.reject(raw, err, h.failed)
+	}
+	if !ok {
+		h.negative.Inc()
+	}
+	return ts, ok, nil
+}
+
+// read decodes a record and finds its event time; ok is false where that is negative.
+func (h *head[K, V]) read(raw *broker.Record, partitionTimeMs int64) (tsMs int64, ok bool, err error) {
 	h.raw = raw
 	h.rec = processor.Record[K, V]{
 		TimestampMs: raw.TimestampMs, Headers: raw.Headers, NullKey: raw.Key == nil, NullValue: raw.Value == nil,
 	}
 	if err := h.decode(raw); err != nil {
-		return 0, false, h.reject(raw, err, h.failed)
+		return 0, false, err
 	}
-	ts, err := h.extract(raw, partitionTimeMs)
-	if err != nil {
-		return 0, false, h.reject(raw, err, h.failed)
+	tsMs, err = h.extract(raw, partitionTimeMs)
+	if err != nil || tsMs < 0 {
+		return 0, false, err
 	}
-	if ts < 0 {
-		h.negative.Inc()
-		return 0, false, nil
-	}
-	h.rec.TimestampMs = ts
-	return ts, true, nil
+	h.rec.TimestampMs = tsMs
+	return tsMs, true, nil
 }
 
 func (h *head[K, V]) decode(raw *broker.Record) (err error) {

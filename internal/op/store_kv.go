@@ -20,6 +20,8 @@ type StoreSpec struct {
 	Cached bool
 	// Scanned says that user code walks ranges of keys.
 	Scanned bool
+	// FilledFrom is the topic that fills a read-only store: user code cannot write it.
+	FilledFrom string
 }
 
 // Ranged is implemented by a StoreFactory whose store is walked in key order.
@@ -120,7 +122,7 @@ func (f *KVFactory[K, V]) Open(env *Env) (any, error) {
 	if f.Spec.Cached && env.CacheBytes > 0 {
 		cfg.Dedupe, cfg.MaxBytes, cfg.ReadBytes = true, env.CacheBytes, env.ReadCacheBytes
 	}
-	return &KVStore[K, V]{env: env, name: name, key: guarded(f.Key), kv: kv, cache: cache.New(cfg), there: NotNil[V]()}, nil
+	return &KVStore[K, V]{env: env, name: name, key: guarded(f.Key), kv: kv, cache: cache.New(cfg), there: NotNil[V](), filledFrom: f.Spec.FilledFrom}, nil
 }
 
 // KVStore is a task's key-value store.
@@ -131,8 +133,10 @@ type KVStore[K, V any] struct {
 	kv    *state.KV
 	cache *cache.Store[K, V, current]
 	there func(*V) bool
-	buf   []byte
-	row   sentRow[V] // whose update is being sent; see BeforeGetter
+	// filledFrom is the topic that alone writes the store; empty: user code may.
+	filledFrom string
+	buf        []byte
+	row        sentRow[V] // whose update is being sent; see BeforeGetter
 }
 
 var _ store.KeyValue[string, string] = (*KVStore[string, string])(nil)
@@ -187,6 +191,9 @@ func (s *KVStore[K, V]) PutStamped(k K, v V, tsMs int64) error {
 	if tsMs < 0 {
 		return fmt.Errorf("millrace: store %s: negative timestamp %d", s.name, tsMs)
 	}
+	if err := s.writable(); err != nil {
+		return err
+	}
 	b, err := s.encode(k)
 	if err != nil {
 		return err
@@ -194,8 +201,19 @@ func (s *KVStore[K, V]) PutStamped(k K, v V, tsMs int64) error {
 	return s.cache.Put(b, k, v, s.there(&v), tsMs, s.context())
 }
 
+// writable refuses writes of user code to a read-only store: they would be in no changelog.
+func (s *KVStore[K, V]) writable() error {
+	if s.filledFrom != "" {
+		return fmt.Errorf("millrace: store %s is read-only: topic %s alone fills it; write to the topic instead", s.name, s.filledFrom)
+	}
+	return nil
+}
+
 // Delete removes a key.
 func (s *KVStore[K, V]) Delete(k K) error {
+	if err := s.writable(); err != nil {
+		return err
+	}
 	b, err := s.encode(k)
 	if err != nil {
 		return err

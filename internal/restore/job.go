@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/state"
 )
 
@@ -54,6 +55,8 @@ type Log struct {
 	Kind  state.Kind
 	// Reused says that it is an input of the task too.
 	Reused bool
+	// Source is the factory of the step that reads a Reused one. It tells which records were skipped.
+	Source op.ReplayerFactory
 	// Buffered says that the store holds the rows of a suppression, whose layout a header tells.
 	Buffered bool
 }

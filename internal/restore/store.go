@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/codec"
+	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/state"
 )
 
@@ -26,6 +27,8 @@ type storeJob struct {
 	sinceMs  int64
 	done     bool
 	buf      []state.RestoreRecord
+	replayer op.Replayer // of a source topic
+	skipped  int
 }
 
 // step begins, reads one chunk, or ends.
@@ -66,6 +69,11 @@ func (s *storeJob) begin() error {
 		}
 	}
 	var err error
+	if s.replayer = nil; s.log.Source != nil {
+		if s.replayer, err = s.log.Source.NewReplayer(s.log.TopicPartition); err != nil {
+			return err
+		}
+	}
 	if s.restorer, err = set.BeginRestore(s.log.Store); err != nil {
 		return err
 	}
@@ -113,12 +121,22 @@ func (s *storeJob) read(ctx context.Context) error {
 		if r.Offset >= s.end {
 			break // behind the mark: input of the task, or newer than what is asked for
 		}
+		s.epoch = r.LeaderEpoch
 		rec, err := s.log.Record(r)
 		if err != nil {
 			return s.j.errorf("%w", err)
 		}
+		if s.replayer != nil {
+			ts, null, ok := s.replayer.Replay(r)
+			if !ok {
+				s.skipped++
+				continue
+			}
+			if rec.TimestampMs = ts; null {
+				rec.Value = nil
+			}
+		}
 		s.buf = append(s.buf, rec)
-		s.epoch = r.LeaderEpoch
 	}
 	next := min(b.Position, s.end)
 	if err := s.restorer.Apply(s.buf, state.Position{Offset: next, Epoch: s.epoch}); err != nil {
@@ -167,6 +185,10 @@ func (s *storeJob) finish() error {
 		s.j.res.HighestTimestampMs[s.log.Store] = sum.HighestTimestampMs
 	}
 	s.done = true
+	if s.skipped > 0 {
+		s.j.cfg.Logger.Info("a restore passed over records of a source topic that were skipped when they came in", "task", s.j.cfg.Task,
+			"store", s.log.Store, "topic", s.log.Topic, "records", s.skipped)
+	}
 	if s.at >= s.known.EndOffset {
 		if err := s.j.res.Set.SetLevel(s.log.Store, s.j.levelMs); err != nil {
 			return err

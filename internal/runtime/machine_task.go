@@ -162,7 +162,7 @@ func (m *Machine) logsOf(s *slot) []restore.Log {
 		switch {
 		case st.SourceTopic != "":
 			log.TopicPartition = broker.TopicPartition{Topic: st.SourceTopic, Partition: s.id.Partition}
-			log.Reused = true
+			log.Reused, log.Source = true, task.SourceReplay(s.sub, st.SourceTopic)
 		case st.Logged:
 			log.TopicPartition = broker.TopicPartition{Topic: topology.ChangelogTopic(m.cfg.AppID, st.Name), Partition: s.id.Partition}
 		default:

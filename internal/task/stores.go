@@ -2,6 +2,7 @@ package task
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/state"
@@ -35,4 +36,14 @@ func StoreSpecs(sub *topology.Subtopology) ([]state.Spec, error) {
 		specs = append(specs, spec)
 	}
 	return specs, nil
+}
+
+// SourceReplay finds the step that reads a source topic which is the changelog of a store: a restore asks it what it skipped.
+func SourceReplay(sub *topology.Subtopology, topic string) op.ReplayerFactory {
+	for _, n := range sub.Sources {
+		if f, ok := n.Op.(op.ReplayerFactory); ok && slices.Contains(n.Topics, topic) {
+			return f
+		}
+	}
+	return nil
 }

@@ -1,0 +1,69 @@
+package millrace
+
+import "strings"
+
+// Optimization is a change of the physical topology that leaves the results as they are. It changes which internal topics
+// there are, so an application that has run keeps the ones that it was started with, or begins anew.
+//
+// In Kafka Streams: the values of topology.optimization.
+type Optimization string
+
+const (
+	// ReuseSourceTopics makes the source topic of a table its changelog: no changelog topic is made, and a restore reads the
+	// source topic up to the committed offset. The topic must be compacted, or keep its records for ever.
+	//
+	// What the source skipped when it came in, a restore skips too: records that did not decode and that the deserialization
+	// handler passed over, and those with a null key or a negative timestamp. In Kafka Streams they come back and break the
+	// reader.
+	//
+	// In Kafka Streams: StreamsConfig.REUSE_KTABLE_SOURCE_TOPICS.
+	ReuseSourceTopics Optimization = "reuse.ktable.source.topics"
+	// MergeRepartitionTopics sends a stream whose key has changed through one repartition topic for all steps that follow.
+	//
+	// In Kafka Streams: StreamsConfig.MERGE_REPARTITION_TOPICS.
+	MergeRepartitionTopics Optimization = "merge.repartition.topics"
+	// SingleStoreSelfJoin keeps the records of a stream that is joined with itself once.
+	//
+	// In Kafka Streams: StreamsConfig.SINGLE_STORE_SELF_JOIN.
+	SingleStoreSelfJoin Optimization = "single.store.self.join"
+	// OptimizeAll is all of them.
+	//
+	// In Kafka Streams: StreamsConfig.OPTIMIZE.
+	OptimizeAll Optimization = "all"
+)
+
+// Optimize builds a topology with the optimisations given. The steps declared on the builder see them from the start.
+//
+// In Kafka Streams: topology.optimization in the properties of StreamsBuilder#build.
+func Optimize(which ...Optimization) BuildOption {
+	return buildOption(func(b *Builder) {
+		for _, o := range which {
+			switch o {
+			case ReuseSourceTopics:
+				b.optimize(o)
+			case MergeRepartitionTopics, SingleStoreSelfJoin, OptimizeAll:
+				b.t.Errorf(callerPos(), "the optimisation %s is not supported yet: use ReuseSourceTopics alone, and leave the property at that too", o)
+			default:
+				b.t.Errorf(callerPos(), "there is no optimisation %q: use ReuseSourceTopics, MergeRepartitionTopics, SingleStoreSelfJoin or OptimizeAll", o)
+			}
+		}
+	})
+}
+
+// OptimizeProperty is Optimize with the value of the property topology.optimization: none, all, or names separated by commas.
+func OptimizeProperty(value string) BuildOption {
+	var which []Optimization
+	for name := range strings.SplitSeq(value, ",") {
+		if name = strings.TrimSpace(name); name != "" && name != "none" {
+			which = append(which, Optimization(name))
+		}
+	}
+	return Optimize(which...)
+}
+
+func (b *Builder) optimize(o Optimization) {
+	if b.optimized == nil {
+		b.optimized = make(map[Optimization]bool)
+	}
+	b.optimized[o] = true
+}
