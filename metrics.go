@@ -30,6 +30,11 @@ const (
 	DroppedExpired = DropReason(metrics.ExpiredOnPut)
 	// DroppedStale: an update of a versioned table came out of order, and the step takes none but the latest.
 	DroppedStale = DropReason(metrics.Stale)
+	// DroppedNullForeignKey: a row of the left table of an inner foreign-key join has no foreign key.
+	DroppedNullForeignKey = DropReason(metrics.NullForeignKey)
+	// DroppedStaleResponse: the right side of a foreign-key join answered for a left row that has changed since. A newer
+	// answer is on its way.
+	DroppedStaleResponse = DropReason(metrics.StaleResponse)
 	// DeadLettered: a dead letter was written for the record. It is counted under its own reason too.
 	DeadLettered = DropReason(metrics.DeadLetter)
 )

@@ -44,6 +44,9 @@ type stepOptions struct {
 	extract    any // an op.Extractor of the step's types
 	stores     []storeDefinition
 
+	partitionLeft  any // an op.PartitionFunc of the left table's key type
+	partitionRight any // an op.PartitionFunc of the right table's key type
+
 	nilFunc bool     // the step was given a nil function
 	set     []string // names of the options given, for errors
 }

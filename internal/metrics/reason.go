@@ -29,13 +29,20 @@ const (
 	ExpiredOnPut Reason = "expired-on-put"
 	// Stale: an update came out of order, a newer version of its row was there already, and the step acts on the newest only.
 	Stale Reason = "stale"
+	// NullForeignKey: a row of the left table of a foreign-key join leads to no row of the right one.
+	NullForeignKey Reason = "null-foreign-key"
+	// StaleResponse: the right side of a foreign-key join answered for a left row that has changed since.
+	StaleResponse Reason = "stale-response"
 	// DeadLetter: a dead letter was written for the record. The record is counted under the reason of its failure too.
 	DeadLetter Reason = "dead-letter"
 )
 
 // Reasons returns all reasons, in the order in which they are documented.
 func Reasons() []Reason {
-	return []Reason{NullKey, NullValue, NegativeTimestamp, Deserialization, Processing, Production, Late, JoinClosed, ExpiredOnPut, Stale, DeadLetter}
+	return []Reason{
+		NullKey, NullValue, NegativeTimestamp, Deserialization, Processing, Production, Late, JoinClosed, ExpiredOnPut, Stale,
+		NullForeignKey, StaleResponse, DeadLetter,
+	}
 }
 
 // IsDrop says whether a record counted under the reason, or a part of what it leads to, is not in the results. A dead letter

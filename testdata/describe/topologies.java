@@ -94,3 +94,16 @@ d("joined-then-counted", b->{ KTable<String,String> t=b.table("t",Materialized.a
 d("table-of-counts-joined", b->{ KTable<String,Long> t=st(b,"a").groupBy((k,v)->v).count(Materialized.as("c")); st(b,"s").leftJoin(t,(x,y)->x).to("o"); });
 d("stream-of-a-topic-as-table", b->{ KStream<String,String> s=st(b,"in"); KTable<String,String> t=s.toTable(Materialized.as("t")); s.mapValues(v->v).join(t,(x,y)->x).to("o"); });
 d("wide", b->{ KStream<String,String> s=st(b,"in"); s.to("o0"); s.mapValues(v->v).to("o1"); s.filter((k,v)->true).mapValues(v->v).to("o2"); s.selectKey((k,v)->v).to("o3"); s.flatMapValues(v->List.of(v)).groupByKey().count().toStream().to("o4"); s.process(Pass::new).to("o5"); });
+d("fk-join", b->{ KTable<String,String> l=b.table("l"), r=b.table("r"); l.join(r,v->v,(x,y)->x+y).toStream().to("out"); });
+d("fk-left-join", b->{ KTable<String,String> l=b.table("l"), r=b.table("r"); l.leftJoin(r,v->v,(x,y)->x+y).toStream().to("out"); });
+d("fk-join-with-serdes", b->{ KTable<String,String> l=b.table("l"), r=b.table("r"); l.join(r,v->v,(x,y)->x+y,Materialized.with(S,S)).toStream().to("out"); });
+d("fk-join-named", b->{ KTable<String,String> l=b.table("l",Materialized.as("ls")), r=b.table("r",Materialized.as("rs")); l.join(r,v->v,(x,y)->x+y,TableJoined.as("fj")).toStream().to("out"); });
+d("fk-join-named-and-kept", b->{ KTable<String,String> l=b.table("l",Materialized.as("ls")), r=b.table("r",Materialized.as("rs")); l.leftJoin(r,v->v,(x,y)->x+y,TableJoined.as("fj"),Materialized.as("fj")).toStream().to("out"); });
+d("fk-join-kept", b->{ KTable<String,String> l=b.table("l"), r=b.table("r"); l.join(r,v->v,(x,y)->x+y,Materialized.as("kept")).toStream().to("out"); });
+d("fk-join-itself", b->{ KTable<String,String> l=b.table("l",Materialized.as("ls")); l.leftJoin(l,v->v,(x,y)->x+y,TableJoined.as("fj")).toStream().to("out"); });
+d("fk-join-itself-auto", b->{ KTable<String,String> l=b.table("l"); l.join(l,v->v,(x,y)->x+y).toStream().to("out"); });
+d("fk-join-chain", b->{ KTable<String,String> l=b.table("l"), r=b.table("r"), q=b.table("q"); l.join(r,v->v,(x,y)->x+y).join(q,v->v,(x,y)->x+y).toStream().to("out"); });
+d("fk-join-chain-named", b->{ KTable<String,String> l=b.table("l",Materialized.as("ls")), r=b.table("r",Materialized.as("rs")), q=b.table("q",Materialized.as("qs")); l.join(r,v->v,(x,y)->x+y,TableJoined.as("one"),Materialized.as("one")).leftJoin(q,v->v,(x,y)->x+y,TableJoined.as("two"),Materialized.as("two")).toStream().to("out"); });
+d("fk-join-of-derived-tables", b->{ KTable<String,String> l=b.table("l"), r=b.table("r"); l.filter((k,v)->true).join(r.mapValues(v->v,Materialized.with(S,S)),v->v,(x,y)->x+y).toStream().to("out"); });
+d("fk-join-behind-repartition", b->{ KTable<String,String> r=b.table("r",Materialized.as("rs")); st(b,"l").selectKey((k,v)->v).toTable(Named.as("tt"),Materialized.as("tt")).join(r,v->v,(x,y)->x+y,TableJoined.as("fj")).toStream().to("out"); });
+d("fk-join-then-used-twice", b->{ KTable<String,String> l=b.table("l"), r=b.table("r"); KTable<String,String> j=l.join(r,v->v,(x,y)->x+y); st(b,"s").join(j,(x,y)->x+y).to("out"); j.filter((k,v)->true).toStream().to("out2"); });
