@@ -27,8 +27,8 @@ func before(_, v string) (string, bool) {
 	return key, key != "-"
 }
 
-func pair(l, r string) string              { return "(" + l + "," + r + ")" }
-func leftPair(l, r string, ok bool) string { return pair(l, orText(r, ok)) }
+func joinedText(l, r string) string              { return "(" + l + "," + r + ")" }
+func leftJoinedText(l, r string, ok bool) string { return joinedText(l, orText(r, ok)) }
 func foreignTables(b *millrace.Builder) (a, o millrace.Table[string, string]) {
 	return millrace.TableFrom(b, topicA, millrace.As("a")), millrace.TableFrom(b, topicB, millrace.As("b"))
 }
@@ -45,9 +45,9 @@ func foreignJoin(t *testing.T, left bool, opts ...milltest.Option) (*milltest.Dr
 func foreignJoinOf(b *millrace.Builder, left bool, opts ...millrace.StepOption) millrace.Table[string, string] {
 	l, r := foreignTables(b)
 	if left {
-		return millrace.LeftJoinForeignKey(l, r, before, leftPair, opts...)
+		return millrace.LeftJoinForeignKey(l, r, before, leftJoinedText, opts...)
 	}
-	return millrace.JoinForeignKey(l, r, before, pair, opts...)
+	return millrace.JoinForeignKey(l, r, before, joinedText, opts...)
 }
 
 func TestC050_AForeignKeyThatLeadsNowhereAndBack(t *testing.T) {
@@ -288,7 +288,7 @@ var pickyKeys = serde.Func(
 func pickyJoin(b *millrace.Builder) {
 	l := millrace.TableFrom(b, topicA, millrace.As("a"))
 	r := millrace.TableFrom(b, millrace.NewTopic("B", pickyKeys, serde.String), millrace.As("b"))
-	millrace.JoinForeignKey(l, r, before, pair, millrace.NodeName("fj")).ToStream().To(outTopic)
+	millrace.JoinForeignKey(l, r, before, joinedText, millrace.NodeName("fj")).ToStream().To(outTopic)
 }
 
 func TestForeignKeyJoin_aForeignKeyThatDoesNotEncode(t *testing.T) {
@@ -342,7 +342,7 @@ func TestTryForeignKeyJoin_failures(t *testing.T) {
 				return "", errJoin
 			}
 		}
-		return leftPair(a, o, ok), nil
+		return leftJoinedText(a, o, ok), nil
 	}, millrace.NodeName("fj")).ToStream().To(outTopic)
 	d := milltest.New(t, build(t, b), milltest.OnProcessingError(func(f processor.Failure) processor.Response {
 		if tries > 0 && tries < 3 {
@@ -366,7 +366,7 @@ func TestForeignKeyJoin_partitioners(t *testing.T) {
 	last := func(k string, n int32) int32 { return int32(k[len(k)-1]-'0') % n }
 	b := millrace.NewBuilder()
 	l, r := foreignTables(b)
-	millrace.LeftJoinForeignKey(l, r, before, leftPair, millrace.As("fj"), millrace.WithValue(serde.String),
+	millrace.LeftJoinForeignKey(l, r, before, leftJoinedText, millrace.As("fj"), millrace.WithValue(serde.String),
 		millrace.PartitionLeftBy(last), millrace.PartitionRightBy(func(k string, n int32) int32 {
 			if k == "out9" {
 				return n

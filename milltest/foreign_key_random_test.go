@@ -24,9 +24,9 @@ func joinedRows(l, r map[string]string, left bool) map[string]string {
 		}
 		switch {
 		case left:
-			out[k] = leftPair(v, row, found)
+			out[k] = leftJoinedText(v, row, found)
 		case found:
-			out[k] = pair(v, row)
+			out[k] = joinedText(v, row)
 		}
 	}
 	return out
