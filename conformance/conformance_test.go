@@ -71,6 +71,27 @@ func missing(r *registry, f folder) []error {
 	return errs
 }
 
+// TestDifferencesAreDocumented holds the rules by which scenarios differ on purpose against the list that users read.
+func TestDifferencesAreDocumented(t *testing.T) {
+	r, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := os.ReadFile("../docs/kafka-streams.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, ok := strings.Cut(string(docs), "## Deliberate differences")
+	if !ok {
+		t.Fatal("docs/kafka-streams.md has no list of deliberate differences")
+	}
+	for _, name := range r.names() {
+		if s := r.scenarios[name]; s.judge != nil && !strings.Contains(list, s.judge.rule) {
+			t.Errorf("scenario %s differs by the rule %q, which is not in the list of deliberate differences", name, s.judge.rule)
+		}
+	}
+}
+
 // replayOne replays a vector with stores in memory and on disk.
 func replayOne(t *testing.T, s *scenario, f folder) {
 	want, err := f.read(s.name)

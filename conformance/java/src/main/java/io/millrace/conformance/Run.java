@@ -124,7 +124,7 @@ final class Run {
         }
     }
 
-    private void write(String kind, String topic, byte[] key, byte[] value, long timestamp, Headers headers) throws IOException {
+    private void write(String kind, String topic, byte[] key, byte[] value, Long timestamp, Headers headers) throws IOException {
         List<Object> list = new ArrayList<>();
         for (Header h : headers) {
             List<Object> pair = new ArrayList<>();
