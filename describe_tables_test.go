@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/serde"
 )
 
 func init() { maps.Copy(describedTopologies, describedTables) }
@@ -81,4 +82,71 @@ var describedTables = map[string]func(*millrace.Builder){
 		r := millrace.MapTableValues(table(millrace.CountWindows(g, auto)), func(n int64) int64 { return n })
 		toWindowed(millrace.JoinTables(l, r, func(n, _ int64) int64 { return n }).ToStream(), "out")
 	},
+	"table-group-count": func(b *millrace.Builder) {
+		to(millrace.CountTable(groupTable(tableOf(b, "l", auto)), auto).ToStream(), "out")
+	},
+	"table-group-count-with-serdes": func(b *millrace.Builder) {
+		to(millrace.CountTable(groupTable(tableOf(b, "l", auto)), auto, textKey).ToStream(), "out")
+	},
+	"table-group-count-node-named": func(b *millrace.Builder) {
+		to(millrace.CountTable(groupTable(tableOf(b, "l", auto)), auto, millrace.NodeName("n")).ToStream(), "out")
+	},
+	"table-group-count-stored": func(b *millrace.Builder) {
+		to(millrace.CountTable(groupTable(tableOf(b, "l", auto)), millrace.StoreName("st")).ToStream(), "out")
+	},
+	"table-group-count-named": func(b *millrace.Builder) {
+		g := groupTable(tableOf(b, "l", auto), millrace.RepartitionName("g"))
+		to(millrace.CountTable(g, millrace.NodeName("n"), millrace.StoreName("st")).ToStream(), "out")
+	},
+	"table-group-named-twice": func(b *millrace.Builder) {
+		g := groupTable(tableOf(b, "l", auto), millrace.RepartitionName("g"))
+		to(millrace.CountTable(g, auto).ToStream(), "out")
+		to(g.Reduce(last, last, auto).ToStream(), "out2")
+	},
+	"table-group-twice": func(b *millrace.Builder) {
+		g := groupTable(tableOf(b, "l", auto))
+		to(millrace.CountTable(g, auto).ToStream(), "out")
+		to(g.Reduce(last, last, auto).ToStream(), "out2")
+	},
+	"table-group-reduce": func(b *millrace.Builder) {
+		to(groupTable(tableOf(b, "l", auto)).Reduce(last, last, auto).ToStream(), "out")
+	},
+	"table-group-reduce-with-serdes": func(b *millrace.Builder) {
+		to(groupTable(tableOf(b, "l", auto)).Reduce(last, last, auto, textKey, textValue).ToStream(), "out")
+	},
+	"table-group-reduce-named": func(b *millrace.Builder) {
+		to(groupTable(tableOf(b, "l", auto)).Reduce(last, last, millrace.NodeName("n"), millrace.StoreName("st")).ToStream(), "out")
+	},
+	"table-group-aggregate": func(b *millrace.Builder) {
+		to(aggregateGroups(groupTable(tableOf(b, "l", auto)), auto).ToStream(), "out")
+	},
+	"table-group-aggregate-with-serdes": func(b *millrace.Builder) {
+		to(aggregateGroups(groupTable(tableOf(b, "l", auto)), auto, textKey, textValue).ToStream(), "out")
+	},
+	"table-group-aggregate-node-named": func(b *millrace.Builder) {
+		to(aggregateGroups(groupTable(tableOf(b, "l", auto)), auto, millrace.NodeName("n")).ToStream(), "out")
+	},
+	"table-group-of-join": func(b *millrace.Builder) {
+		to(millrace.CountTable(groupTable(joinTexts(tableOf(b, "l", auto), tableOf(b, "r", auto))), auto).ToStream(), "out")
+	},
+	"table-group-of-filter": func(b *millrace.Builder) {
+		to(millrace.CountTable(groupTable(tableOf(b, "l", auto).Filter(yes)), auto).ToStream(), "out")
+	},
+	"table-group-joined": func(b *millrace.Builder) {
+		reduced := groupTable(tableOf(b, "l", auto)).Reduce(last, last, auto)
+		to(joinTexts(reduced, tableOf(b, "r", auto)).ToStream(), "out")
+	},
+	"table-group-windowed": func(b *millrace.Builder) {
+		counts := table(millrace.CountWindows(windowed(from(b, "l")), auto))
+		g := millrace.GroupTableBy(counts, func(k windowKey, n int64) (string, int64) { return k.Key, n }, textKey, millrace.WithValue(serde.Int64))
+		to(g.Reduce(func(a, _ int64) int64 { return a }, func(a, _ int64) int64 { return a }, auto).ToStream(), "out")
+	},
+}
+
+func groupTable(t textTable, opts ...millrace.StepOption) millrace.GroupedTable[string, string] {
+	return millrace.GroupTableBy(t, swap, append(opts, textKey, textValue)...)
+}
+
+func aggregateGroups(g millrace.GroupedTable[string, string], opts ...millrace.StepOption) textTable {
+	return millrace.AggregateTable(g, noText, glue, glue, serde.String, opts...)
 }

@@ -52,6 +52,14 @@ func AppendChange(dst, oldValue, newValue []byte) ([]byte, error) {
 	return dst, errEmptyChange
 }
 
+// AppendChangeFlag ends a change of which one value alone has been appended: the new one, or the old one.
+func AppendChangeFlag(dst []byte, isNew bool) []byte {
+	if isNew {
+		return append(dst, changeNew)
+	}
+	return append(dst, changeOld)
+}
+
 // ParseChange takes a change apart. The values are parts of src.
 //
 // In Kafka Streams: ChangedDeserializer.

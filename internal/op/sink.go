@@ -18,8 +18,10 @@ type SinkSpec[K, V any] struct {
 	Choose func(k K, v V, m processor.Metadata) (string, error)
 	// Partition picks the partition of each record; nil: by the key's bytes.
 	Partition func(topic string, k K, v V, partitions int32) (int32, error)
-	Key       serde.Serde[K]
-	Value     serde.Serde[V]
+	// WholeKey takes the partition from all bytes of the key, those of a window too.
+	WholeKey bool
+	Key      serde.Serde[K]
+	Value    serde.Serde[V]
 }
 
 // NewSink makes a sink step.
@@ -73,6 +75,9 @@ func (s *topicSink[K, V]) target(topic string) (*target[K, V], error) {
 	}
 	if t.partitioner, err = s.env.newPartitioner(topic, t.key); err != nil {
 		return nil, err
+	}
+	if s.spec.WholeKey {
+		t.partitioner.keyer = nil
 	}
 	return t, nil
 }

@@ -62,7 +62,7 @@ type joinLink struct {
 	held [2]any   // *heldRow of the side's type
 }
 
-// heldRow is what one side had when it left it to the other side to send the deletion of the joined row.
+// heldRow is what one side had when it left it to the other side to send what becomes of the joined row.
 type heldRow[V any] struct {
 	no  int64
 	old V
@@ -145,10 +145,10 @@ func (j *joinSide[K, V, VO, R]) call(r *processor.Record[K, Change[V]]) (send bo
 	case j.needOther && !ok:
 		// There is no joined row any more. If there was one, it is for this side to send the deletion if the other side will
 		// find that this one is gone too, when it is told.
-		if c.HasNew && unseen {
-			j.held = heldRow[V]{no: j.env.sendingNo, old: ownOld, has: hadOwn}
-		}
 		if c.HasNew || !hadOther || j.related && !hadOwn || !j.needOwn {
+			if unseen {
+				j.held = heldRow[V]{no: j.env.sendingNo, old: ownOld, has: hadOwn}
+			}
 			return false, nil
 		}
 	case !ok && !c.HasNew && !c.HasOld:
