@@ -220,15 +220,7 @@ func deriveTable[K, V, V2 any](t Table[K, V], verb, prefix string, filter bool, 
 	case s.versioned:
 		s.needsVersionedName()
 	}
-	out.upstream = t.t.lineage()
-	out.before = func() {
-		spec.Before = true
-		t.t.needBefore()
-	}
-	out.sendOld = func() bool {
-		spec.SendOld = spec.SendOld || spec.Store != "" || t.t.sendOld()
-		return spec.SendOld
-	}
+	out.derivedFrom(t.t.lineage(), t.t.needBefore, t.t.sendOld)
 	out.lookup = func(asking *step) (op.GetterFactory[K, V2], []string) {
 		if spec.Store != "" {
 			return op.StoreGetter[K, V2](spec.Store), []string{spec.Store}
