@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/processor"
 	"github.com/millrace-io/millrace/serde"
 )
 
@@ -141,7 +142,51 @@ var describedTables = map[string]func(*millrace.Builder){
 		g := millrace.GroupTableBy(counts, func(k windowKey, n int64) (string, int64) { return k.Key, n }, textKey, millrace.WithValue(serde.Int64))
 		to(g.Reduce(func(a, _ int64) int64 { return a }, func(a, _ int64) int64 { return a }, auto).ToStream(), "out")
 	},
+	"table-transform": func(b *millrace.Builder) {
+		to(millrace.ProcessTableValues(tableOf(b, "l", auto), newTablePass).ToStream(), "out")
+	},
+	"table-transform-named": func(b *millrace.Builder) {
+		to(millrace.ProcessTableValues(tableOf(b, "l", auto), newTablePass, millrace.NodeName("n")).ToStream(), "out")
+	},
+	"table-transform-stored": func(b *millrace.Builder) {
+		to(millrace.ProcessTableValues(tableOf(b, "l", auto), newTablePass, millrace.StoreName("st"), textValue).ToStream(), "out")
+	},
+	"table-transform-with-serdes": func(b *millrace.Builder) {
+		to(millrace.ProcessTableValues(tableOf(b, "l", auto), newTablePass, unnamedStore...).ToStream(), "out")
+	},
+	"table-transform-with-store": func(b *millrace.Builder) {
+		to(millrace.ProcessTableValues(tableOf(b, "l", auto), newTablePass, millrace.NodeName("n"), millrace.WithStores(textStore("s"))).ToStream(), "out")
+	},
+	"table-transform-joined": func(b *millrace.Builder) {
+		l := millrace.ProcessTableValues(tableOf(b, "l", auto), newTablePass)
+		to(joinTexts(l, tableOf(b, "r", auto)).ToStream(), "out")
+	},
+	"table-transform-grouped": func(b *millrace.Builder) {
+		l := millrace.ProcessTableValues(tableOf(b, "l", auto), newTablePass)
+		to(millrace.CountTable(groupTable(l), auto).ToStream(), "out")
+	},
+	"table-to-stream-mapped": func(b *millrace.Builder) {
+		s := millrace.ToStreamBy(tableOf(b, "l", auto), byValue)
+		to(millrace.Count(s.GroupByKey(textKey), auto).ToStream(), "out")
+	},
+	"table-to-stream-mapped-named": func(b *millrace.Builder) {
+		to(millrace.ToStreamBy(tableOf(b, "l", auto), byValue, millrace.NodeName("n")), "out")
+	},
+	"table-map-with-key": func(b *millrace.Builder) {
+		to(millrace.MapTableValuesWithKey(tableOf(b, "l", auto), byValue).ToStream(), "out")
+	},
 }
+
+// tablePass is a processor that leaves rows as they are.
+type tablePass struct{}
+
+func newTablePass() tablePass { return tablePass{} }
+
+func (tablePass) Init(processor.TableContext) error { return nil }
+func (tablePass) Value(_, v string, ok bool) (string, bool, error) {
+	return v, ok, nil
+}
+func (tablePass) Close() error { return nil }
 
 func groupTable(t textTable, opts ...millrace.StepOption) millrace.GroupedTable[string, string] {
 	return millrace.GroupTableBy(t, swap, append(opts, textKey, textValue)...)
