@@ -193,6 +193,7 @@ const (
 	optEarliest, optLatest, optBack, optNoStart, optTime = "StartEarliest", "StartLatest", "StartBack", "NoStart", "Timestamps"
 	optStores, optIdle, optOtherValue                    = "WithStores", "IdleTimeout", "WithOtherValue"
 	optVersioned                                         = "Versioned"
+	optPartitionBy                                       = "PartitionBy"
 )
 
 var (
@@ -383,7 +384,7 @@ func repartition[K, V any](s *step, in Stream[K, V], prefix string, key serde.Se
 	s.b.nullFilters[filter], s.b.filterOf[topic] = keep, filter
 	s.b.t.AddProcessor(topology.Processor{Name: filter, Parents: []string{in.parent()}, Op: op.NewDropNullKeys[K, V](keep), Pos: s.pos})
 	s.b.t.AddSink(topology.Sink{Name: sink, Topic: topic, Parents: []string{filter}, Pos: s.pos,
-		Op: op.NewSink(op.SinkSpec[K, V]{Topic: topic, Internal: true, Key: key, Value: value})})
+		Op: op.NewSink(op.SinkSpec[K, V]{Topic: topic, Internal: true, Partition: partitioner[K, V](s), Key: key, Value: value})})
 	s.b.t.AddSource(topology.Source{Name: source, Topics: []string{topic}, Pos: s.pos,
 		Op: op.NewSource(op.SourceSpec[K, V]{Key: key, Value: value})})
 	return Stream[K, V]{b: in.b, node: source, sources: []string{source}, key: key, value: value, origin: topic}

@@ -43,6 +43,7 @@ type stepOptions struct {
 	idle       time.Duration
 	extract    any // an op.Extractor of the step's types
 	stores     []storeDefinition
+	partition  any // a Partitioner of the step's types
 
 	partitionLeft  any // an op.PartitionFunc of the left table's key type
 	partitionRight any // an op.PartitionFunc of the right table's key type

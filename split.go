@@ -1,6 +1,7 @@
 package millrace
 
 import (
+	"context"
 	"strconv"
 
 	"github.com/millrace-io/millrace/internal/op"
@@ -15,8 +16,14 @@ type Splitting[K, V any] struct {
 	in       Stream[K, V]
 	step     *step
 	name     string
-	branches *[]op.Branch[K, V]
+	branches *[]branch[K, V]
 	ended    bool
+}
+
+// branch is a branch as declared; without a predicate it takes the rest.
+type branch[K, V any] struct {
+	step string
+	when func(context.Context, K, V) (bool, error)
 }
 
 // Split divides a stream into branches, which Branch names one by one.
@@ -29,10 +36,18 @@ type Splitting[K, V any] struct {
 func (s Stream[K, V]) Split(opts ...StepOption) *Splitting[K, V] {
 	st := s.b.begin("Split", opts, nodeOptions...)
 	name := st.nodeName("KSTREAM-BRANCH-")
-	branches := new([]op.Branch[K, V])
+	branches := new([]branch[K, V])
 	s.b.t.AddProcessor(topology.Processor{Name: name, Parents: []string{s.parent()}, Pos: st.pos,
 		Op: op.FactoryFunc(func(env *op.Env, step string, children []op.Child) (any, error) {
-			return op.NewSplit(*branches).Build(env, step, children)
+			var all []op.Branch[K, V]
+			for _, b := range *branches {
+				out := op.Branch[K, V]{Step: b.step}
+				if b.when != nil {
+					out.When = func(k K, v V) (bool, error) { return b.when(env.Ctx, k, v) }
+				}
+				all = append(all, out)
+			}
+			return op.NewSplit(all).Build(env, step, children)
 		})})
 	return &Splitting[K, V]{in: s, step: st, name: name, branches: branches}
 }
@@ -42,7 +57,13 @@ func (s Stream[K, V]) Split(opts ...StepOption) *Splitting[K, V] {
 //
 // In Kafka Streams: BranchedKStream#branch.
 func (s *Splitting[K, V]) Branch(when func(K, V) bool, opts ...StepOption) Stream[K, V] {
-	return s.add("Branch", func(k K, v V) (bool, error) { return when(k, v), nil }, len(*s.branches)+1, given(opts, when != nil))
+	return s.add("Branch", func(_ context.Context, k K, v V) (bool, error) { return when(k, v), nil }, len(*s.branches)+1, given(opts, when != nil))
+}
+
+// TryBranch is Branch with a predicate that can fail; its error goes to the processing handler. ctx ends with the
+// application.
+func (s *Splitting[K, V]) TryBranch(when func(ctx context.Context, k K, v V) (bool, error), opts ...StepOption) Stream[K, V] {
+	return s.add("TryBranch", when, len(*s.branches)+1, given(opts, when != nil))
 }
 
 // Default returns the stream of the records that met no predicate, and ends the split.
@@ -59,7 +80,7 @@ func (s *Splitting[K, V]) Default(opts ...StepOption) Stream[K, V] {
 // In Kafka Streams: BranchedKStream#noDefaultBranch.
 func (s *Splitting[K, V]) NoDefault() { s.ended = true }
 
-func (s *Splitting[K, V]) add(verb string, when func(K, V) (bool, error), index int, opts []StepOption) Stream[K, V] {
+func (s *Splitting[K, V]) add(verb string, when func(context.Context, K, V) (bool, error), index int, opts []StepOption) Stream[K, V] {
 	st := s.in.b.begin(verb, opts, nodeOptions...)
 	if s.ended {
 		st.errorf("%s: the split was ended by Default or NoDefault already", verb)
@@ -74,7 +95,7 @@ func (s *Splitting[K, V]) add(verb string, when func(K, V) (bool, error), index 
 	}
 	name := s.name + suffix
 	s.in.b.t.AddProcessor(topology.Processor{Name: name, Parents: []string{s.name}, Op: op.NewPass[K, V](), Pos: st.pos})
-	*s.branches = append(*s.branches, op.Branch[K, V]{Step: name, When: when})
+	*s.branches = append(*s.branches, branch[K, V]{step: name, when: when})
 	out := s.in
 	out.node, out.branch = name, nil
 	return out

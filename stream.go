@@ -261,11 +261,11 @@ func union(a, b []string) []string {
 // Repartition sends the stream through a topic of its own, so that records of one key meet in one task again. Records with
 // a null key are dropped and counted, since they belong to no partition, unless a left join follows, which keeps them.
 //
-// Options: As (the topic becomes <application.id>-<name>-repartition) or AutoName, Partitions, WithKey, WithValue.
+// Options: As (the topic becomes <application.id>-<name>-repartition) or AutoName, Partitions, PartitionBy, WithKey, WithValue.
 //
 // In Kafka Streams: KStream#repartition.
 func (s Stream[K, V]) Repartition(opts ...StepOption) Stream[K, V] {
-	st := s.b.begin("Repartition", opts, optAs, optRepartition, optAuto, optPartitions, optKey, optValue)
+	st := s.b.begin("Repartition", opts, optAs, optRepartition, optAuto, optPartitions, optPartitionBy, optKey, optValue)
 	name := st.repartitionName()
 	st.requireName(name != "", "a repartition topic")
 	auto := name == ""
@@ -278,11 +278,11 @@ func (s Stream[K, V]) Repartition(opts ...StepOption) Stream[K, V] {
 // To writes the stream to a topic. Timestamps and headers are written as they are; the partition follows from the key as
 // in Java's client, for a windowed key from the key inside it.
 //
-// Options: As or NodeName.
+// Options: As or NodeName, PartitionBy.
 //
 // In Kafka Streams: KStream#to.
 func (s Stream[K, V]) To(t Topic[K, V], opts ...StepOption) {
-	st := s.b.begin("To", opts, nodeOptions...)
+	st := s.b.begin("To", opts, optAs, optNode, optPartitionBy)
 	name := st.nodeName("KSTREAM-SINK-")
 	if len(t.names) != 1 {
 		st.errorf("To: a stream is written to one topic; %q stands for several", t.Name())
@@ -295,25 +295,37 @@ func (s Stream[K, V]) To(t Topic[K, V], opts ...StepOption) {
 	st.checkSerde("topic "+t.Name(), t.key, t.value)
 	t.key = fitKey(st, t.Name(), s.key, t.key)
 	s.b.t.AddSink(topology.Sink{Name: name, Topic: t.names[0], Parents: []string{s.parent()}, Pos: st.pos,
-		Op: op.NewSink(op.SinkSpec[K, V]{Topic: t.names[0], Key: t.key, Value: t.value})})
+		Op: op.NewSink(op.SinkSpec[K, V]{Topic: t.names[0], Partition: partitioner[K, V](st), Key: t.key, Value: t.value})})
 }
 
 // ToChosen writes each record to the topic that choose names, which must exist. An empty name is an error.
 //
-// Options: As or NodeName.
+// Options: As or NodeName, PartitionBy.
 //
 // In Kafka Streams: KStream#to(TopicNameExtractor).
 func (s Stream[K, V]) ToChosen(choose func(k K, v V, m processor.Metadata) string, key serde.Serde[K], value serde.Serde[V], opts ...StepOption) {
-	st := s.b.begin("ToChosen", opts, nodeOptions...)
-	st.needs(choose != nil)
+	s.toChosen("ToChosen", func(r *processor.Record[K, V], m processor.Metadata) (string, error) {
+		return choose(r.Key, r.Value, m), nil
+	}, key, value, given(opts, choose != nil))
+}
+
+// TryToChosen is ToChosen with a function that sees the whole record, its timestamp, headers and nulls too, and that can
+// fail; its error goes to the processing handler.
+//
+// In Kafka Streams: KStream#to(TopicNameExtractor), whose RecordContext has timestamp and headers.
+func (s Stream[K, V]) TryToChosen(choose func(r processor.Record[K, V], m processor.Metadata) (string, error), key serde.Serde[K], value serde.Serde[V], opts ...StepOption) {
+	s.toChosen("TryToChosen", func(r *processor.Record[K, V], m processor.Metadata) (string, error) { return choose(*r, m) }, key, value, given(opts, choose != nil))
+}
+
+func (s Stream[K, V]) toChosen(verb string, choose func(r *processor.Record[K, V], m processor.Metadata) (string, error), key serde.Serde[K], value serde.Serde[V], opts []StepOption) {
+	st := s.b.begin(verb, opts, optAs, optNode, optPartitionBy)
 	name := st.nodeName("KSTREAM-SINK-")
 	if key == nil || value == nil {
-		st.errorf("ToChosen: needs serdes for key and value")
+		st.errorf("%s: needs serdes for key and value", verb)
 		return
 	}
 	s.b.t.AddSink(topology.Sink{Name: name, Dynamic: "func", Parents: []string{s.parent()}, Pos: st.pos,
 		Op: op.NewSink(op.SinkSpec[K, V]{
-			Choose: func(k K, v V, m processor.Metadata) (string, error) { return choose(k, v, m), nil },
-			Key:    key, Value: value,
+			Choose: choose, Partition: partitioner[K, V](st), Key: key, Value: value,
 		})})
 }

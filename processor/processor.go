@@ -80,6 +80,12 @@ type Context[K, V any] interface {
 	// the scheduled one. Intervals below a millisecond are an error.
 	Schedule(interval time.Duration, kind TimeKind, fn func(now time.Time) error) (Cancel, error)
 
+	// ScheduleAt is Schedule on the grid of times that starts at start, in the time of that kind: so that a timer comes at
+	// the full hour, say, after a restart too. If start is past, the first call is at the next time of the grid.
+	//
+	// In Kafka Streams: ProcessorContext#schedule(Instant, Duration, PunctuationType, Punctuator).
+	ScheduleAt(start time.Time, interval time.Duration, kind TimeKind, fn func(now time.Time) error) (Cancel, error)
+
 	// RequestCommit asks for a commit soon. It does not wait for it.
 	RequestCommit()
 
@@ -126,6 +132,7 @@ type ValueContext[V any] interface {
 	ForwardAt(v V, timestampMs int64) error
 
 	Schedule(interval time.Duration, kind TimeKind, fn func(now time.Time) error) (Cancel, error)
+	ScheduleAt(start time.Time, interval time.Duration, kind TimeKind, fn func(now time.Time) error) (Cancel, error)
 	RequestCommit()
 	Metadata() (m Metadata, ok bool)
 	StreamTime() (t time.Time, ok bool)

@@ -17,6 +17,7 @@ type TableContext interface {
 	Row() (timestampMs int64, headers serde.Headers)
 
 	Schedule(interval time.Duration, kind TimeKind, fn func(now time.Time) error) (Cancel, error)
+	ScheduleAt(start time.Time, interval time.Duration, kind TimeKind, fn func(now time.Time) error) (Cancel, error)
 	RequestCommit()
 	Metadata() (m Metadata, ok bool)
 	StreamTime() (t time.Time, ok bool)

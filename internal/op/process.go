@@ -30,6 +30,10 @@ func (c *stepContext) Schedule(interval time.Duration, kind processor.TimeKind, 
 	return c.env.schedule(c.step, interval, kind, fn)
 }
 
+func (c *stepContext) ScheduleAt(start time.Time, interval time.Duration, kind processor.TimeKind, fn func(time.Time) error) (processor.Cancel, error) {
+	return c.env.scheduleAt(c.step, start, interval, kind, fn)
+}
+
 func (c *stepContext) RequestCommit()                       { c.env.CommitRequested = true }
 func (c *stepContext) Metadata() (processor.Metadata, bool) { return c.env.Origin() }
 func (c *stepContext) Now() time.Time                       { return c.env.now() }

@@ -15,9 +15,9 @@ type SinkSpec[K, V any] struct {
 	Topic    string
 	Internal bool
 	// Choose picks the topic of each record.
-	Choose func(k K, v V, m processor.Metadata) (string, error)
-	// Partition picks the partition of each record; nil: by the key's bytes.
-	Partition func(topic string, k K, v V, partitions int32) (int32, error)
+	Choose func(r *processor.Record[K, V], m processor.Metadata) (string, error)
+	// Partition picks the partition of each record. Nil, or a result below 0: by the key's bytes.
+	Partition func(topic string, r *processor.Record[K, V], partitions int32) (int32, error)
 	// WholeKey takes the partition from all bytes of the key, those of a window too.
 	WholeKey bool
 	Key      serde.Serde[K]
@@ -125,8 +125,12 @@ func (s *topicSink[K, V]) write(r *processor.Record[K, V]) (stage processor.Stag
 	}
 	partition := t.partitioner.of(key, r.NullKey)
 	if s.spec.Partition != nil {
-		if partition, err = s.partition(t, r); err != nil {
+		chosen, err := s.partition(t, r)
+		if err != nil {
 			return processor.Processing, t.topic, err
+		}
+		if chosen >= 0 {
+			partition = chosen
 		}
 	}
 	s.env.Emit(Output{
@@ -141,7 +145,7 @@ func (s *topicSink[K, V]) write(r *processor.Record[K, V]) (stage processor.Stag
 func (s *topicSink[K, V]) choose(r *processor.Record[K, V]) (topic string, err error) {
 	defer recovered(&err)
 	m, _ := s.env.Origin()
-	topic, err = s.spec.Choose(r.Key, r.Value, m)
+	topic, err = s.spec.Choose(r, m)
 	if err == nil && topic == "" {
 		err = fmt.Errorf("no topic was chosen")
 	}
@@ -151,8 +155,8 @@ func (s *topicSink[K, V]) choose(r *processor.Record[K, V]) (topic string, err e
 func (s *topicSink[K, V]) partition(t *target[K, V], r *processor.Record[K, V]) (p int32, err error) {
 	defer recovered(&err)
 	n := t.partitioner.partitions
-	p, err = s.spec.Partition(t.topic, r.Key, r.Value, n)
-	if err == nil && (p < 0 || p >= n) {
+	p, err = s.spec.Partition(t.topic, r, n)
+	if err == nil && p >= n {
 		err = fmt.Errorf("partition %d was chosen, topic %s has %d", p, t.topic, n)
 	}
 	return p, err

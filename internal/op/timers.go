@@ -46,20 +46,39 @@ type timers struct {
 	wall   timerQueue
 }
 
-// schedule sets a timer of a step.
+// schedule sets a timer of a step. In stream time its grid starts at 0, so the first known time is always due; by the wall
+// clock it starts now, with the first beat after one interval.
 func (e *Env) schedule(step string, interval time.Duration, kind processor.TimeKind, fn func(time.Time) error) (processor.Cancel, error) {
+	firstMs := int64(0)
+	if kind != processor.StreamTime {
+		firstMs = e.NowMs() + interval.Milliseconds()
+	}
+	return e.startTimer(step, firstMs, interval, kind, fn)
+}
+
+// scheduleAt sets a timer whose grid starts at a time. If that is past, the first beat is the next on the grid.
+func (e *Env) scheduleAt(step string, start time.Time, interval time.Duration, kind processor.TimeKind, fn func(time.Time) error) (processor.Cancel, error) {
+	firstMs, nowMs := start.UnixMilli(), e.StreamTimeMs
+	if kind != processor.StreamTime {
+		nowMs = e.NowMs()
+	}
+	if ms := interval.Milliseconds(); firstMs < nowMs && ms > 0 {
+		firstMs += ms * ((nowMs-firstMs)/ms + 1)
+	}
+	return e.startTimer(step, firstMs, interval, kind, fn)
+}
+
+func (e *Env) startTimer(step string, firstMs int64, interval time.Duration, kind processor.TimeKind, fn func(time.Time) error) (processor.Cancel, error) {
 	ms := interval.Milliseconds()
 	if ms < 1 {
 		return nil, fmt.Errorf("millrace: step %s: the interval of a timer must be at least a millisecond, not %s", step, interval)
 	}
-	t := &timer{id: e.timers.next, step: step, guard: newGuard(e, step), intervalMs: ms, fn: fn}
+	t := &timer{id: e.timers.next, step: step, guard: newGuard(e, step), nextMs: firstMs, intervalMs: ms, fn: fn}
 	t.guard.dropped = e.counter(step, metrics.Processing)
 	e.timers.next++
 	if kind == processor.StreamTime {
-		// The grid starts at 0, so the first known time is always due.
 		heap.Push(&e.timers.stream, t)
 	} else {
-		t.nextMs = e.NowMs() + ms
 		heap.Push(&e.timers.wall, t)
 	}
 	return func() { t.cancelled = true }, nil
