@@ -213,6 +213,14 @@ var describedTopologies = map[string]func(*millrace.Builder){
 	"suppress-twice": func(b *millrace.Builder) {
 		to(tableOf(b, "t", auto).Suppress(briefly, auto).Suppress(briefly, auto).ToStream(), "out")
 	},
+	"grace-join": func(b *millrace.Builder) {
+		t := tableOf(b, "t", millrace.StoreName("v"), millrace.Versioned(20*time.Millisecond))
+		to(joinedWith(from(b, "s"), t, auto, millrace.JoinGrace(5*time.Millisecond)), "out")
+	},
+	"grace-join-named": func(b *millrace.Builder) {
+		t := tableOf(b, "t", millrace.StoreName("v"), millrace.Versioned(20*time.Millisecond))
+		to(leftJoinedWith(selectValue(from(b, "s")), t, millrace.As("j"), millrace.JoinGrace(5*time.Millisecond), textKey), "out")
+	},
 	"group-by-count": func(b *millrace.Builder) {
 		to(millrace.Count(groupByValue(from(b, "in")), auto).ToStream(), "out")
 	},

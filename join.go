@@ -16,7 +16,13 @@ import (
 // Both sides must have the same number of partitions, which is checked at start. If the stream's key may have changed, it
 // goes through a repartition topic first, which then needs As, RepartitionName or AutoName, and the stream's serdes.
 //
-// Options: As, NodeName, RepartitionName, AutoName, WithKey, WithValue.
+// With JoinGrace the records wait in a store until time has passed them by the grace period, and are then joined with what a
+// versioned table was at their timestamps, in the order of timestamps, then of the bytes of their keys, then as they came.
+// Time is the highest timestamp of the records that came to wait. A record that is late by more than the grace period is
+// joined at once. The store, which is named after the step, has a changelog topic; it needs As, NodeName or AutoName, and the
+// stream's serdes. The table must keep a history of at least the grace period.
+//
+// Options: As, NodeName, RepartitionName, AutoName, WithKey, WithValue, JoinGrace; with that, InMemory, LogConfig, WithoutLog.
 //
 // In Kafka Streams: KStream#join(KTable).
 func JoinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], join func(v V, row VT) R, opts ...StepOption) Stream[K, R] {
@@ -24,7 +30,8 @@ func JoinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], join func(v V, r
 }
 
 // LeftJoinTable is JoinTable that keeps records without a row: ok is false then. Records with a null key are kept too,
-// those with a null value are dropped and counted.
+// those with a null value are dropped and counted. With JoinGrace a record with a null key does not wait, since no row can
+// meet it; Kafka Streams fails on it.
 //
 // In Kafka Streams: KStream#leftJoin(KTable).
 func LeftJoinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], join func(v V, row VT, ok bool) R, opts ...StepOption) Stream[K, R] {
@@ -44,7 +51,7 @@ func TryLeftJoinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], join func
 }
 
 func joinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], verb string, left bool, opts []StepOption, join func(ctx context.Context, v V, row VT, ok bool) (R, error)) Stream[K, R] {
-	st := s.b.begin(verb, opts, joinOptions...)
+	st := s.b.begin(verb, opts, append([]string{optJoinGrace, optMemory, optLogConfig, optNoLog}, joinOptions...)...)
 	if t.t == nil || t.t.b != s.b {
 		st.errorf("%s: the stream and the table come from different builders", verb)
 		return Stream[K, R]{b: s.b, node: s.parent(), sources: s.sources}
@@ -59,12 +66,20 @@ func joinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], verb string, lef
 	}
 	name := st.nodeName(prefix)
 	getter, stores := t.t.lookup(st)
-	f := withCtx(func(ctx context.Context) op.Factory {
-		return op.NewLookupJoin(op.LookupJoinSpec[K, V, K, VT, R]{
+	spec := func(ctx context.Context) op.LookupJoinSpec[K, V, K, VT, R] {
+		return op.LookupJoinSpec[K, V, K, VT, R]{
 			Left: left, Table: getter, OwnKey: func(k K) K { return k },
 			Join: func(_ K, v V, row VT, ok bool) (R, error) { return join(ctx, v, row, ok) },
+		}
+	}
+	f := withCtx(func(ctx context.Context) op.Factory { return op.NewLookupJoin(spec(ctx)) })
+	if key, value, waits := graceBuffer(st, in, t, name); waits {
+		f = withCtx(func(ctx context.Context) op.Factory {
+			return op.NewGraceJoin(op.GraceJoinSpec[K, V, VT, R]{
+				Join: spec(ctx), Store: name + bufferSuffix, GraceMs: st.joinGrace.Milliseconds(), Key: key, Value: value,
+			})
 		})
-	})
+	}
 	s.b.t.AddProcessor(topology.Processor{Name: name, Parents: []string{in.parent()}, Stores: stores, Op: f, Pos: st.pos})
 	if left {
 		s.b.relaxed = append(s.b.relaxed, name)

@@ -44,6 +44,7 @@ type stepOptions struct {
 	extract    any // an op.Extractor of the step's types
 	stores     []storeDefinition
 	partition  any // a Partitioner of the step's types
+	joinGrace  time.Duration
 
 	partitionLeft  any // an op.PartitionFunc of the left table's key type
 	partitionRight any // an op.PartitionFunc of the right table's key type
@@ -231,6 +232,14 @@ func Timestamps[K, V any](e Extractor[K, V]) StepOption {
 // In Kafka Streams: nothing of the kind.
 func IdleTimeout(d time.Duration) StepOption {
 	return stepOption(func(o *stepOptions) { o.idle = d; o.given("IdleTimeout") })
+}
+
+// JoinGrace makes the records of a stream wait until time has passed them by d before they are joined with a versioned
+// table, so that rows of the table which come later than the records that they are for are found. See JoinTable.
+//
+// In Kafka Streams: Joined.withGracePeriod.
+func JoinGrace(d time.Duration) StepOption {
+	return stepOption(func(o *stepOptions) { o.joinGrace = d; o.given("JoinGrace") })
 }
 
 // WithStores connects stores to a user-written step.

@@ -97,3 +97,30 @@ func TestSuppress_buildErrors(t *testing.T) {
 		})
 	}
 }
+
+// What a join with a grace period asks of its table is told at build time.
+func TestJoinGrace_buildErrors(t *testing.T) {
+	versioned := func(history time.Duration) millrace.StepOption { return millrace.Versioned(history) }
+	for _, c := range []struct {
+		name  string
+		table []millrace.StepOption
+		join  []millrace.StepOption
+		want  string
+	}{
+		{"plain table", nil, []millrace.StepOption{millrace.As("j"), millrace.JoinGrace(time.Second)}, "needs a versioned table"},
+		{"short history", []millrace.StepOption{versioned(time.Second)}, []millrace.StepOption{millrace.As("j"), millrace.JoinGrace(2 * time.Second)}, "a history of 1s, which is less than the grace period of 2s"},
+		{"negative", []millrace.StepOption{versioned(time.Second)}, []millrace.StepOption{millrace.As("j"), millrace.JoinGrace(-time.Second)}, "negative time"},
+		{"no name", []millrace.StepOption{versioned(time.Second)}, []millrace.StepOption{millrace.JoinGrace(time.Second)}, "needs a name"},
+		{"store options without it", nil, []millrace.StepOption{millrace.As("j"), millrace.InMemory()}, "unless JoinGrace is given"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := millrace.NewBuilder()
+			joinedWith(from(b, "s"), tableOf(b, "t", append(c.table, millrace.As("rows"))...), c.join...)
+			_, err := b.Build()
+			var mistake *millrace.BuildError
+			if !errors.As(err, &mistake) || !strings.Contains(err.Error(), c.want) || mistake.Line == 0 {
+				t.Errorf("Build returned %v, want a BuildError with %q", err, c.want)
+			}
+		})
+	}
+}

@@ -13,10 +13,10 @@ import (
 // BufferFactory makes the time-ordered buffers below suppressions and below joins with a grace period.
 type BufferFactory struct {
 	Spec StoreSpec
-	// AtOnce logs each row when it comes and its deletion when it goes. Otherwise what has changed of a key is logged once,
-	// when the task hands over, under the version of its layout. Kafka Streams does the former for the rows of a join and the
-	// latter for a suppression.
-	AtOnce bool
+	// Stream says that the rows are the records of a stream that waits for its table: each has a key of its own, which begins
+	// with its time, and is logged when it comes and when it goes. Otherwise there is one row for a key, and what has changed
+	// of it is logged once, when the task hands over, under the version of its layout. So does Kafka Streams.
+	Stream bool
 }
 
 // Open makes the buffer of one task. The rows are those of the store; the index over them is made anew.
@@ -25,11 +25,11 @@ func (f *BufferFactory) Open(env *Env) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &timeBuffer{env: env, name: f.Spec.Name, kv: kv, log: newChangelog(env, f.Spec), atOnce: f.AtOnce}
+	b := &timeBuffer{env: env, name: f.Spec.Name, kv: kv, log: newChangelog(env, f.Spec), stream: f.Stream}
 	if err := b.rebuild(); err != nil {
 		return nil, env.fault(b.name, err)
 	}
-	if b.log.logged && !b.atOnce {
+	if b.log.logged && !b.stream {
 		b.isDirty = make(map[string]struct{})
 		env.OnFlush(b.logDirty)
 	}
@@ -47,7 +47,7 @@ type timeBuffer struct {
 	name   string
 	kv     *state.KV
 	log    changelog
-	atOnce bool
+	stream bool
 
 	index bufferIndex
 	bytes int64 // what the rows count for against a bound in bytes
@@ -75,7 +75,13 @@ func (b *timeBuffer) rebuild() error {
 		if err != nil {
 			return err
 		}
-		b.index = append(b.index, bufferedRow{timeMs: row.TimeMs, key: string(it.Key())})
+		timeMs := row.TimeMs
+		if b.stream {
+			if timeMs, err = graceTime(it.Key()); err != nil {
+				return fmt.Errorf("millrace: buffer %s: key %x: %w", b.name, it.Key(), err)
+			}
+		}
+		b.index = append(b.index, bufferedRow{timeMs: timeMs, key: string(it.Key())})
 		b.bytes += row.Memory(it.Key())
 	}
 	if err := it.Err(); err != nil {
@@ -120,9 +126,16 @@ func (b *timeBuffer) parse(key, local []byte) (row codec.Buffered, err error) {
 // put lets a row wait. One that waits under its key already is replaced, and keeps its place in the order and its prior
 // value: the wait does not begin again.
 func (b *timeBuffer) put(key []byte, row *codec.Buffered) error {
-	was, replaces, err := b.get(key)
-	if err != nil {
-		return err
+	var was codec.Buffered
+	var replaces bool
+	timeMs := row.TimeMs
+	if b.stream {
+		timeMs = row.TimestampMs // which its key begins with
+	} else {
+		var err error
+		if was, replaces, err = b.get(key); err != nil {
+			return err
+		}
 	}
 	if replaces {
 		row.TimeMs, row.Prior = was.TimeMs, was.Prior
@@ -134,7 +147,7 @@ func (b *timeBuffer) put(key []byte, row *codec.Buffered) error {
 		return b.env.fault(b.name, err)
 	}
 	if !replaces {
-		b.index.push(bufferedRow{timeMs: row.TimeMs, key: string(key)})
+		b.index.push(bufferedRow{timeMs: timeMs, key: string(key)})
 	}
 	b.changed(key, b.local)
 	return nil
@@ -176,7 +189,7 @@ func (b *timeBuffer) sends(key []byte) bool { return b.isOut && bytes.Equal(b.ke
 func (b *timeBuffer) changed(key, local []byte) {
 	switch {
 	case !b.log.logged:
-	case b.atOnce:
+	case b.stream:
 		b.write(key, local, nil)
 	default:
 		if _, noted := b.isDirty[string(key)]; !noted {

@@ -24,6 +24,8 @@ d("suppress-windows-named", b->{ st(b,"in").groupByKey().windowedBy(T).count(Nam
 d("suppress-derived", b->{ b.<String,String>table("in").mapValues(v->v).suppress(Suppressed.untilTimeLimit(Duration.ofMillis(5),BufferConfig.unbounded())).filter((k,v)->true).toStream().to("out"); });
 d("suppress-join", b->{ KTable<String,String> t=b.<String,String>table("t",Materialized.as("rows")).suppress(Suppressed.untilTimeLimit(Duration.ofMillis(5),BufferConfig.unbounded()).withName("sup")); st(b,"s").join(t.filter((k,v)->true),(x,y)->x+y).to("out"); });
 d("suppress-twice", b->{ KTable<String,String> t=b.<String,String>table("t"); KTable<String,String> u=t.suppress(Suppressed.untilTimeLimit(Duration.ofMillis(5),BufferConfig.unbounded())); u.suppress(Suppressed.untilTimeLimit(Duration.ofMillis(5),BufferConfig.unbounded())).toStream().to("out"); });
+d("grace-join", b->{ KTable<String,String> t=b.<String,String>table("t", Materialized.as(Stores.persistentVersionedKeyValueStore("v",Duration.ofMillis(20)))); st(b,"s").join(t,(x,y)->x+y, Joined.with(S,S,S,null,Duration.ofMillis(5))).to("out"); });
+d("grace-join-named", b->{ KTable<String,String> t=b.<String,String>table("t", Materialized.as(Stores.persistentVersionedKeyValueStore("v",Duration.ofMillis(20)))); st(b,"s").selectKey((k,v)->v).leftJoin(t,(x,y)->x+y, Joined.with(S,S,S,"j",Duration.ofMillis(5))).to("out"); });
 d("group-by-count", b->{ st(b,"in").groupBy((k,v)->v).count().toStream().to("out"); });
 d("group-by-count-with-serdes", b->{ st(b,"in").groupBy((k,v)->v).count(Materialized.with(S,L)).toStream().to("out"); });
 d("group-by-named-count-named", b->{ st(b,"in").groupBy((k,v)->v, Grouped.as("g")).count(Named.as("n"),Materialized.as("st")).toStream().to("out"); });
