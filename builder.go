@@ -194,13 +194,14 @@ const (
 	optStores, optIdle, optOtherValue                    = "WithStores", "IdleTimeout", "WithOtherValue"
 	optVersioned                                         = "Versioned"
 	optPartitionBy                                       = "PartitionBy"
+	optEmitOnClose                                       = "EmitOnClose"
 )
 
 var (
 	nodeOptions   = []string{optAs, optNode}
 	sourceOptions = []string{optAs, optNode, optEarliest, optLatest, optBack, optNoStart, optTime, optIdle}
 	storeOptions  = []string{optAs, optNode, optStore, optRepartition, optAuto, optMemory, optLogConfig, optNoLog, optNoCache, optKey, optValue}
-	windowOptions = append([]string{optRetain}, storeOptions...)
+	windowOptions = append([]string{optRetain, optEmitOnClose}, storeOptions...)
 	tableOptions  = []string{optAs, optNode, optStore, optAuto, optMemory, optLogConfig, optNoLog, optNoCache, optKey, optValue, optVersioned}
 	// keyedOptions are those of an aggregation by key.
 	keyedOptions = append([]string{optVersioned}, storeOptions...)
@@ -300,6 +301,9 @@ func fitKey[K any](s *step, topic string, in, out serde.Serde[K]) serde.Serde[K]
 	if !ok {
 		return out
 	}
+	if have, ok := in.(serde.WindowFitter[K]); ok && have.Windows() != nil {
+		return fitWindows(s, topic, have, want)
+	}
 	have, ok := in.(serde.WindowSizer[K])
 	if !ok || have.WindowSizeMs() == 0 || have.WindowSizeMs() == want.WindowSizeMs() {
 		return out
@@ -310,6 +314,21 @@ func fitKey[K any](s *step, topic string, in, out serde.Serde[K]) serde.Serde[K]
 		return out
 	}
 	return want.WithWindowSizeMs(have.WindowSizeMs())
+}
+
+// fitWindows is fitKey for keys whose windows have no common size: the serde of the topic finds their ends by the step's
+// windows.
+func fitWindows[K any](s *step, topic string, have serde.WindowFitter[K], want serde.WindowSizer[K]) serde.Serde[K] {
+	if want.WindowSizeMs() != 0 {
+		s.errorf("%s: the keys of topic %s have windows of %d ms, those of the stream differ in size (%v); leave the size out (0) to take over the stream's windows",
+			s.verb, topic, want.WindowSizeMs(), have.Windows())
+		return want
+	}
+	fit, ok := want.(serde.WindowFitter[K])
+	if !ok || fit.Windows() != nil {
+		return want
+	}
+	return fit.WithWindows(have.Windows())
 }
 
 // checkSerde refuses a serde that was made of arguments that make no sense.

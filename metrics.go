@@ -25,6 +25,8 @@ const (
 	// DroppedJoinClosed: a row that a record of a stream-stream join met had its final result already; counted once for each
 	// such row.
 	DroppedJoinClosed = DropReason(metrics.JoinClosed)
+	// DroppedNoWindow: the record belongs to no window of the step.
+	DroppedNoWindow = DropReason(metrics.NoWindow)
 	// DroppedExpired: a window store was given a window past its retention, or a versioned store a version older than its
 	// history.
 	DroppedExpired = DropReason(metrics.ExpiredOnPut)

@@ -33,6 +33,7 @@ type stepOptions struct {
 	sourceTopic string        // that is the changelog of the step's store
 	noLog       bool
 	noCache     bool
+	emitOnClose bool
 
 	key        any // a serde.Serde of the step's key type
 	value      any // a serde.Serde of the step's value type
@@ -132,6 +133,18 @@ func WithoutLog() StepOption {
 // In Kafka Streams: Materialized.withCachingDisabled.
 func WithoutCache() StepOption {
 	return stepOption(func(o *stepOptions) { o.noCache = true; o.given("WithoutCache") })
+}
+
+// EmitOnClose makes a windowed step send the result of each window once, when it closes, instead of each update: once the
+// step has seen a timestamp of at least the window's end plus grace. Results leave in the order of their windows' starts, and
+// of their keys' bytes within one; they carry the timestamp of the aggregate, and the headers of the record that closed the
+// window. A step that does so has no cache. How far it has emitted is part of the committed offset, so a window is not
+// emitted again after a restart.
+//
+// In Kafka Streams: EmitStrategy.onWindowClose. It looks for closed windows once a second of wall-clock time at most, and
+// loses some whose store has moved past them; millrace emits each.
+func EmitOnClose() StepOption {
+	return stepOption(func(o *stepOptions) { o.emitOnClose = true; o.given("EmitOnClose") })
 }
 
 // WithKey gives a step the serde of its keys, where it cannot know it: after a step that changed the type.

@@ -2,7 +2,6 @@ package millrace
 
 import (
 	"maps"
-	"time"
 
 	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/topology"
@@ -11,7 +10,7 @@ import (
 	"github.com/millrace-io/millrace/window"
 )
 
-// Windowed is a stream grouped by its key and by time windows, ready to be aggregated. Windows follow event time: the
+// Windowed is a stream grouped by its key and by windows, ready to be aggregated. Windows follow event time: the
 // records' timestamps, never the time of their arrival. Each aggregation returns the table of results, and the stream of
 // the records that came too late for at least one window.
 //
@@ -23,13 +22,16 @@ import (
 // In Kafka Streams: TimeWindowedKStream. It has no stream of late records.
 type Windowed[K, V any] struct {
 	g *grouped[K, V]
-	w window.Time
+	w window.Windows
 }
 
-// WindowBy groups by time windows as well as by key.
+// WindowBy groups by windows as well as by key: tumbling and hopping windows (window.Tumbling, window.Hopping), sliding
+// windows (window.Sliding), days, weeks and months of a time zone (window.Days and its kin), one window without an end
+// (window.Unlimited), or windows of your own, any window.Enumerable. What is wrong with them is reported when the topology
+// is built. Session windows are for SessionBy.
 //
 // In Kafka Streams: KGroupedStream#windowedBy.
-func (g Grouped[K, V]) WindowBy(w window.Time) Windowed[K, V] { return Windowed[K, V]{g: g.g, w: w} }
+func (g Grouped[K, V]) WindowBy(w window.Windows) Windowed[K, V] { return Windowed[K, V]{g: g.g, w: w} }
 
 func windowAggregation[K, V, A any](w Windowed[K, V], verb, prefix string, value serde.Serde[A], init func() A, fold op.Fold[K, V, A], opts []StepOption) (Table[window.Key[K], A], Stream[K, window.Late[V]]) {
 	g := w.g
@@ -42,35 +44,45 @@ func windowAggregation[K, V, A any](w Windowed[K, V], verb, prefix string, value
 	s.requireName(named, "a store")
 	in := g.ready(s, storeName, named)
 	key, val := keySerde(s, g.key), valueSerde(s, value)
-	retention := int64(0)
-	if err := w.w.Validate(); err != nil {
-		s.errorf("%s: %w", verb, err)
-	} else {
-		retention = w.w.RetentionMs()
+	if w.w != nil {
+		s.b.closeMs[node] = w.w.GraceMs()
 	}
-	if s.retention > 0 {
-		retention = s.retention.Milliseconds()
-	}
-	s.b.closeMs[node] = w.w.GraceMs()
 	spec := &op.TableSpec{Store: storeName}
 	late := new(string)
 	s.b.t.AddProcessor(topology.Processor{Name: node, Parents: []string{in.parent()}, Pos: s.pos,
-		Op: op.NewWindowAggregate(op.WindowAggregateSpec[K, V, A]{Table: spec, Windows: w.w, Fold: fold, Init: init, Late: late})})
-	if key == nil || val == nil {
-		s.errorf("%s: the store %s needs serdes for keys and values; give them with WithKey and WithValue", verb, storeName)
-	} else {
-		s.b.t.AddStore(topology.Store{
-			Name: storeName, Kind: topology.Window, Persistent: !s.inMemory, Logged: !s.noLog, TopicConfigs: maps.Clone(s.topicConfig),
-			RetentionMs: retention, WindowSizeMs: w.w.SizeMs(), GraceMs: w.w.GraceMs(), Auto: !named, Pos: s.pos, Def: spec,
-			Op: &op.WindowFactory[K, A]{
-				Spec: op.StoreSpec{Name: storeName, Logged: !s.noLog, Cached: !s.noCache}, SizeMs: w.w.SizeMs(), Key: key, Value: val,
-			},
-		}, node)
+		Op: windowOp(s, w.w, op.WindowAggregateSpec[K, V, A]{Table: spec, Fold: fold, Init: init, Late: late, EmitOnClose: s.emitOnClose})})
+	t := windowTable(s, w.w, node, in.sources, storeName, named, key, val, spec)
+	return t, lateStream[K, V](s, in.sources, key, node, late)
+}
+
+// windowOp makes the step that aggregates by windows of some kind, and reports what is wrong with them.
+func windowOp[K, V, A any](s *step, w window.Windows, spec op.WindowAggregateSpec[K, V, A]) op.Factory {
+	if w == nil {
+		s.errorf("%s: WindowBy is given no windows", s.verb)
+		return nil
 	}
-	t := &table[window.Key[K], A]{b: s.b, node: node, sources: in.sources, value: val, spec: spec}
-	if key != nil {
-		t.key = serde.Windowed(key, time.Duration(w.w.SizeMs())*time.Millisecond)
+	if err := w.Validate(); err != nil {
+		s.errorf("%s: %w", s.verb, err)
 	}
+	switch w := w.(type) {
+	case window.Enumerable:
+		if _, unlimited := w.(window.UnlimitedWindows); unlimited && spec.EmitOnClose {
+			s.errorf("%s: an unlimited window never closes, so EmitOnClose would emit nothing; leave the option out", s.verb)
+		}
+		spec.Windows = w
+		return op.NewWindowAggregate(spec)
+	case window.SlidingWindows:
+		return op.NewSlidingAggregate(op.SlidingAggregateSpec[K, V, A]{
+			Table: spec.Table, Windows: w, Fold: spec.Fold, Init: spec.Init, Late: spec.Late, EmitOnClose: spec.EmitOnClose, TimeName: spec.TimeName,
+		})
+	}
+	s.errorf("%s: windows of the type %T can be neither listed (window.Enumerable) nor slid (window.Sliding); give them the method AppendWindows", s.verb, w)
+	return nil
+}
+
+// windowTable gives an aggregation by windows its store, and returns the table of its results.
+func windowTable[K, A any](s *step, w window.Windows, node string, sources []string, storeName string, named bool, key serde.Serde[K], value serde.Serde[A], spec *op.TableSpec) Table[window.Key[K], A] {
+	t := &table[window.Key[K], A]{b: s.b, node: node, sources: sources, value: value, spec: spec}
 	t.lookup = func(*step) (op.GetterFactory[window.Key[K], A], []string) {
 		return op.WindowGetter[K, A](storeName), []string{storeName}
 	}
@@ -78,15 +90,73 @@ func windowAggregation[K, V, A any](w Windowed[K, V], verb, prefix string, value
 		spec.SendOld = true
 		return true
 	}
-	lateStream := Stream[K, window.Late[V]]{b: s.b, sources: in.sources, key: key, origin: verb, branch: func() string {
+	if w == nil {
+		return Table[window.Key[K], A]{t: t}
+	}
+	st := topology.Store{
+		Name: storeName, Kind: topology.Window, Persistent: !s.inMemory, Logged: !s.noLog, TopicConfigs: maps.Clone(s.topicConfig),
+		Auto: !named, Pos: s.pos, Def: spec,
+	}
+	factory := &op.WindowFactory[K, A]{
+		Spec: op.StoreSpec{Name: storeName, Logged: !s.noLog, Cached: !s.noCache && !s.emitOnClose}, Key: key, Value: value,
+	}
+	if key != nil {
+		t.key = serde.WindowedBy(key, w)
+	}
+	switch w := w.(type) {
+	case window.Time:
+		st.WindowSizeMs, factory.SizeMs = w.SizeMs(), w.SizeMs()
+		if key != nil {
+			t.key = serde.Windowed(key, w.Size())
+		}
+	case window.SlidingWindows:
+		st.WindowSizeMs, factory.SizeMs = w.DifferenceMs(), w.DifferenceMs()
+		if key != nil && w.DifferenceMs() > 0 {
+			t.key = serde.Windowed(key, w.Difference())
+		}
+	default:
+		factory.Windows = w
+	}
+	if w.Validate() == nil {
+		st.GraceMs, st.RetentionMs = w.GraceMs(), s.windowRetention(w, storeName)
+	}
+	if s.emitOnClose {
+		factory.SegmentMs = op.CloseSegmentMs(w)
+	}
+	if key == nil || value == nil {
+		s.errorf("%s: the store %s needs serdes for keys and values; give them with WithKey and WithValue", s.verb, storeName)
+	} else {
+		st.Op = factory
+		s.b.t.AddStore(st, node)
+	}
+	return Table[window.Key[K], A]{t: t}
+}
+
+// windowRetention is how long a store keeps windows: as long as they take records, or longer if the user says so.
+func (s *step) windowRetention(w window.Windows, storeName string) int64 {
+	ms := s.retention.Milliseconds()
+	if s.retention == 0 || ms < w.RetentionMs() {
+		if c, ok := w.(interface{ CheckRetentionMs(int64) error }); ok && s.retention != 0 {
+			s.errorf("%s: store %s: %w", s.verb, storeName, c.CheckRetentionMs(ms))
+		} else if s.retention != 0 {
+			s.errorf("%s: store %s: retention %v is too short for its windows (%v), which are kept for at least %dms: the longest of them plus grace",
+				s.verb, storeName, s.retention, w, w.RetentionMs())
+		}
+		return w.RetentionMs()
+	}
+	return ms
+}
+
+// lateStream is the stream of the records that missed a window. Its step exists only if something follows it, so that unused
+// late streams leave no trace.
+func lateStream[K, V any](s *step, sources []string, key serde.Serde[K], node string, late *string) Stream[K, window.Late[V]] {
+	return Stream[K, window.Late[V]]{b: s.b, sources: sources, key: key, origin: s.verb, branch: func() string {
 		if *late == "" {
-			// The step exists only if something follows it, so that unused late streams leave no trace.
 			*late = node + "-late"
 			s.b.t.AddProcessor(topology.Processor{Name: *late, Parents: []string{node}, Op: op.NewPass[K, window.Late[V]](), Pos: s.pos})
 		}
 		return *late
 	}}
-	return Table[window.Key[K], A]{t: t}, lateStream
 }
 
 // CountWindows counts the records of each key and window. Records with a null key are dropped and counted; null values

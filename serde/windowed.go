@@ -17,7 +17,8 @@ import (
 // With a size, a key whose window is of another size is refused when it is written: who reads it would take it for one of
 // this size. A record with a windowed key goes to the partition of its inner key.
 //
-// It serves tumbling and hopping windows. In Kafka Streams: WindowedSerdes.timeWindowedSerdeFrom, TimeWindowedSerde.
+// It serves tumbling, hopping and sliding windows; see [WindowedBy] for those whose sizes differ. In Kafka Streams:
+// WindowedSerdes.timeWindowedSerdeFrom, TimeWindowedSerde.
 func Windowed[K any](inner Serde[K], size time.Duration) Serde[window.Key[K]] {
 	sizeMs := size.Milliseconds()
 	var fault error
@@ -27,7 +28,35 @@ func Windowed[K any](inner Serde[K], size time.Duration) Serde[window.Key[K]] {
 	case size%time.Millisecond != 0:
 		fault = fmt.Errorf("serde: windowed keys with windows of %v, which is not a whole number of milliseconds", size)
 	}
-	return newWindowed(given(inner, "Windowed"), sizeMs, fault)
+	return newWindowed(given(inner, "Windowed"), sizeMs, nil, fault)
+}
+
+// WindowedBy is Windowed for windows of any kind: the reader asks them for the end of the window that starts where the bytes
+// say. It is the one for calendar windows, for the window without an end and for windows of your own; of a tumbling window
+// it is Windowed with its size. A key whose window is none of these is refused when it is written.
+//
+// In Kafka Streams: none; its readers take each window for one of a fixed size.
+func WindowedBy[K any](inner Serde[K], w window.Windows) Serde[window.Key[K]] {
+	var fault error
+	if w == nil {
+		fault = errors.New("serde: WindowedBy without windows; give those of the step that makes the keys")
+	} else {
+		fault = w.Validate()
+	}
+	return newWindowed(given(inner, "WindowedBy"), 0, w, fault)
+}
+
+// WindowFitter is implemented by a serde of windowed keys, with T the windowed key, that can find the end of each window.
+// It is for windows what WindowSizer is for a size: where keys come from a step that knows its windows, a serde without a
+// size is replaced by WithWindows when the topology is built.
+type WindowFitter[T any] interface {
+	Serde[T]
+
+	// Windows returns the windows that the serde asks for the end of a window, nil if it goes by a size.
+	Windows() window.Windows
+
+	// WithWindows returns the same serde for windows of another kind.
+	WithWindows(w window.Windows) Serde[T]
 }
 
 // WindowSizer is implemented by a serde of windowed keys, with T the windowed key. Where keys come from a step that knows
@@ -43,8 +72,8 @@ type WindowSizer[T any] interface {
 	WithWindowSizeMs(sizeMs int64) Serde[T]
 }
 
-func newWindowed[K any](inner Serde[K], sizeMs int64, fault error) Serde[window.Key[K]] {
-	s := windowed[K]{inner, sizeMs, fault}
+func newWindowed[K any](inner Serde[K], sizeMs int64, w window.Windows, fault error) Serde[window.Key[K]] {
+	s := windowed[K]{inner: inner, sizeMs: sizeMs, windows: w, fault: fault}
 	if d, ok := inner.(HeaderDecoder[K]); ok {
 		return windowedHeaders[K]{s, d}
 	}
@@ -55,9 +84,10 @@ func newWindowed[K any](inner Serde[K], sizeMs int64, fault error) Serde[window.
 }
 
 type windowed[K any] struct {
-	inner  Serde[K]
-	sizeMs int64 // 0: not known
-	fault  error // what is wrong with the size
+	inner   Serde[K]
+	sizeMs  int64          // 0: not known, or not the same for all
+	windows window.Windows // nil: the size says it
+	fault   error          // what is wrong with size or windows
 }
 
 var errNoWindowSize = errors.New("serde: a windowed key cannot be read without the size of its windows; " +
@@ -73,6 +103,9 @@ func (s windowed[K]) Append(dst []byte, v window.Key[K]) ([]byte, error) {
 	case s.sizeMs > 0 && w.EndMs != windowEnd(w.StartMs, s.sizeMs):
 		return dst, fmt.Errorf("serde: a key in the window [%d, %d) for a serde of windows of %d ms; "+
 			"give the serde the size of the step's windows", w.StartMs, w.EndMs, s.sizeMs)
+	case s.windows != nil && s.windows.WindowAt(w.StartMs) != w:
+		return dst, fmt.Errorf("serde: a key in the window [%d, %d), which is none of the serde's (%v); "+
+			"give the serde the windows of the step", w.StartMs, w.EndMs, s.windows)
 	}
 	dst, err := s.inner.Append(dst, v.Key)
 	if err != nil {
@@ -100,8 +133,12 @@ func (s windowed[K]) decode(src []byte, decoder HeaderDecoder[K], headers *Heade
 	if err != nil {
 		return window.Key[K]{}, fmt.Errorf("serde: %w", err)
 	}
-	endMs := windowEnd(startMs, s.sizeMs)
-	if endMs <= startMs {
+	w := window.Window{StartMs: startMs, EndMs: windowEnd(startMs, s.sizeMs)}
+	if s.windows != nil {
+		if w = s.windows.WindowAt(startMs); w.StartMs != startMs {
+			return window.Key[K]{}, fmt.Errorf("serde: a windowed key with the start %d, at which none of the windows (%v) starts", startMs, s.windows)
+		}
+	} else if w.EndMs <= startMs {
 		return window.Key[K]{}, fmt.Errorf("serde: a windowed key with the start %d, after which no time is left", startMs)
 	}
 	var key K
@@ -113,14 +150,14 @@ func (s windowed[K]) decode(src []byte, decoder HeaderDecoder[K], headers *Heade
 	if err != nil {
 		return window.Key[K]{}, fmt.Errorf("serde: inner key of a windowed key: %w", err)
 	}
-	return window.Key[K]{Key: key, Window: window.Window{StartMs: startMs, EndMs: endMs}}, nil
+	return window.Key[K]{Key: key, Window: w}, nil
 }
 
 func (s windowed[K]) readable() error {
 	if s.fault != nil {
 		return s.fault
 	}
-	if s.sizeMs == 0 {
+	if s.sizeMs == 0 && s.windows == nil {
 		return errNoWindowSize
 	}
 	return nil
@@ -135,7 +172,13 @@ func (s windowed[K]) WithWindowSizeMs(sizeMs int64) Serde[window.Key[K]] {
 	if sizeMs < 0 {
 		fault = fmt.Errorf("serde: windowed keys with windows of %d ms", sizeMs)
 	}
-	return newWindowed(s.inner, sizeMs, fault)
+	return newWindowed(s.inner, sizeMs, nil, fault)
+}
+
+func (s windowed[K]) Windows() window.Windows { return s.windows }
+
+func (s windowed[K]) WithWindows(w window.Windows) Serde[window.Key[K]] {
+	return WindowedBy(s.inner, w)
 }
 
 func (s windowed[K]) ForTopic(topic string, key bool) (Serde[window.Key[K]], error) {
@@ -143,7 +186,7 @@ func (s windowed[K]) ForTopic(topic string, key bool) (Serde[window.Key[K]], err
 	if err != nil {
 		return nil, err
 	}
-	return newWindowed(inner, s.sizeMs, s.fault), nil
+	return newWindowed(inner, s.sizeMs, s.windows, s.fault), nil
 }
 
 func (s windowed[K]) Check() error {

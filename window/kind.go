@@ -1,19 +1,12 @@
 package window
 
-// Enumerable is a kind of windows that lie fixed on the time line: a timestamp alone says which windows a record belongs
-// to, and a start alone says which window it is. [Time] is one. Calendar days in a time zone and one window without an
-// end are others that this interface leaves room for; sliding and session windows, whose bounds follow from the records
-// seen, are not.
+// Windows is what every kind of windows has whose steps aggregate a stream by key and window: windows that lie fixed on
+// the time line ([Enumerable]) and sliding windows ([SlidingWindows]). Session windows, whose two ends move, are not one.
 //
-// An Enumerable is immutable, and safe for use by several goroutines at once. Times are milliseconds since the Unix
-// epoch.
-type Enumerable interface {
+// A Windows is immutable, and safe for use by several goroutines at once. Times are milliseconds since the Unix epoch.
+type Windows interface {
 	// Validate tells what is wrong with the specification. No other method may be relied on before it has returned nil.
 	Validate() error
-
-	// AppendWindows appends the windows that a record of that timestamp belongs to, in ascending order of their start,
-	// and returns the longer slice. No window starts before the epoch, and a negative timestamp belongs to none.
-	AppendWindows(dst []Window, tsMs int64) []Window
 
 	// WindowAt returns the window that starts at startMs. Stores and topics keep only the start.
 	WindowAt(startMs int64) Window
@@ -21,15 +14,30 @@ type Enumerable interface {
 	// GraceMs is how long after its end a window still takes records.
 	GraceMs() int64
 
-	// CloseTimeMs turns the observed time of a step, its highest timestamp so far, into the close time: a window whose
-	// EndMs is at or below it is closed.
-	CloseTimeMs(observedMs int64) int64
-
-	// RetentionMs is how long a store keeps a window, counted from the window's start, where nothing else is set.
+	// RetentionMs is the least time that a store must keep a window, counted from the window's start: the length of the
+	// longest window plus grace. It is also what a store keeps where nothing else is set.
 	RetentionMs() int64
-
-	// CheckRetentionMs tells why a retention is too short for the windows.
-	CheckRetentionMs(retentionMs int64) error
 }
 
-var _ Enumerable = Time{}
+// Enumerable is a kind of windows that lie fixed on the time line: a timestamp alone says which windows a record belongs
+// to, and a start alone says which window it is. [Time], [UnlimitedWindows] and [CalendarWindows] are such kinds, and a
+// type of your own is one if it has these methods. What a type of your own returns is checked for each record: a window
+// that does not hold the timestamp, a start before the epoch, or starts out of order are errors of that record, which go to
+// the processing handler. A later start must not have an earlier end.
+//
+// In Kafka Streams: Windows, which a program may extend.
+type Enumerable interface {
+	Windows
+
+	// AppendWindows appends the windows that a record of that timestamp belongs to, [StartMs, EndMs), in ascending order
+	// of their start, and returns the longer slice. No window starts before the epoch. A record that belongs to none is
+	// dropped and counted.
+	AppendWindows(dst []Window, tsMs int64) []Window
+}
+
+var (
+	_ Enumerable = Time{}
+	_ Enumerable = UnlimitedWindows{}
+	_ Enumerable = CalendarWindows{}
+	_ Windows    = SlidingWindows{}
+)

@@ -24,6 +24,9 @@ const (
 	// JoinClosed: a record of a stream-stream join met a row of the other side that had its final result already, because its
 	// window had closed. The two are not joined. It is counted once for each such row.
 	JoinClosed Reason = "join-closed"
+	// NoWindow: the record belongs to no window of the step: it is before the start of an unlimited window, or in a gap
+	// between windows of the user's own.
+	NoWindow Reason = "no-window"
 	// ExpiredOnPut: a window store was given a window that is past its retention, or a versioned store a version that is
 	// older than its history.
 	ExpiredOnPut Reason = "expired-on-put"
@@ -40,7 +43,7 @@ const (
 // Reasons returns all reasons, in the order in which they are documented.
 func Reasons() []Reason {
 	return []Reason{
-		NullKey, NullValue, NegativeTimestamp, Deserialization, Processing, Production, Late, JoinClosed, ExpiredOnPut, Stale,
+		NullKey, NullValue, NegativeTimestamp, Deserialization, Processing, Production, Late, JoinClosed, NoWindow, ExpiredOnPut, Stale,
 		NullForeignKey, StaleResponse, DeadLetter,
 	}
 }

@@ -3,6 +3,7 @@ package op
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -37,6 +38,9 @@ type Env struct {
 	TopicName func(internal string) string
 	// Observed holds the operators' observed times as they were at the committed offset, by operator.
 	Observed map[string]int64
+	// Emitted holds how far steps with emit-on-close have emitted, by store, as it stood in the metadata of the committed
+	// offset. What belongs to no step of this topology is kept and written back.
+	Emitted map[string]int64
 	// Ctx ends with the application; user functions that may wait get it.
 	Ctx context.Context
 	// CommitRequested is set when user code asked for a commit.
@@ -59,6 +63,7 @@ type Env struct {
 	commits      []func()
 	closers      []func() error
 	observed     []observedTime
+	emitted      []observedTime
 	advances     []Advance
 }
 
@@ -273,6 +278,32 @@ func (e *Env) ObservedTimes() map[string]int64 {
 	}
 	m := make(map[string]int64, len(e.observed))
 	for _, o := range e.observed {
+		if *o.at >= 0 {
+			m[o.name] = *o.at
+		}
+	}
+	return m
+}
+
+// EmitProgress registers up to which close time a step with emit-on-close has emitted the windows of a store. Like an
+// observed time it stands for an input offset, and travels in its metadata, under the name and with the meaning that Kafka
+// Streams gives it. The value pointed to is set here, to -1 where none is known.
+func (e *Env) EmitProgress(store string, at *int64) {
+	*at = -1
+	if t, ok := e.Emitted[store]; ok {
+		*at = t
+	}
+	e.emitted = append(e.emitted, observedTime{name: store, at: at})
+}
+
+// EmittedTimes returns how far all steps with emit-on-close have emitted.
+func (e *Env) EmittedTimes() map[string]int64 {
+	if len(e.emitted) == 0 {
+		return e.Emitted
+	}
+	m := make(map[string]int64, len(e.Emitted)+len(e.emitted))
+	maps.Copy(m, e.Emitted)
+	for _, o := range e.emitted {
 		if *o.at >= 0 {
 			m[o.name] = *o.at
 		}

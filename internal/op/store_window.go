@@ -68,11 +68,21 @@ func (b *windowBacking) Keep(x []byte) []byte { return b.env.keep(x) }
 
 // WindowFactory makes WindowStores.
 type WindowFactory[K, V any] struct {
-	Spec   StoreSpec
-	SizeMs int64
-	Key    serde.Serde[K]
-	Value  serde.Serde[V]
+	Spec StoreSpec
+	// SizeMs is the size of the windows; Windows, if it is set, finds the end of each instead.
+	SizeMs  int64
+	Windows window.Windows
+	Key     serde.Serde[K]
+	Value   serde.Serde[V]
+	// SegmentMs is the span of time whose rows lie together on disk, 0 for what the engine chooses. See state.Spec.
+	SegmentMs int64
 }
+
+// Segment tells how the rows of the store are to lie on disk.
+func (f *WindowFactory[K, V]) Segment() int64 { return f.SegmentMs }
+
+// Segmented is implemented by the factory of a window store that has a wish for the length of its segments.
+type Segmented interface{ Segment() int64 }
 
 // Open makes the store of one task.
 func (f *WindowFactory[K, V]) Open(env *Env) (any, error) {
@@ -90,20 +100,21 @@ func (f *WindowFactory[K, V]) Open(env *Env) (any, error) {
 		cfg.Dedupe, cfg.MaxBytes, cfg.ReadBytes = true, env.CacheBytes, env.ReadCacheBytes
 	}
 	return &WindowStore[K, V]{
-		env: env, name: name, sizeMs: f.SizeMs, key: guarded(f.Key), w: w, cache: cache.New(cfg), there: NotNil[V](),
+		env: env, name: name, sizeMs: f.SizeMs, windows: f.Windows, key: guarded(f.Key), w: w, cache: cache.New(cfg), there: NotNil[V](),
 	}, nil
 }
 
 // WindowStore is a task's window store.
 type WindowStore[K, V any] struct {
-	env    *Env
-	name   string
-	sizeMs int64
-	key    serde.Serde[K]
-	w      *state.WindowStore
-	cache  *cache.Store[window.Key[K], V, current]
-	there  func(*V) bool
-	buf    []byte
+	env     *Env
+	name    string
+	sizeMs  int64
+	windows window.Windows // nil: sizeMs says where a window ends
+	key     serde.Serde[K]
+	w       *state.WindowStore
+	cache   *cache.Store[window.Key[K], V, current]
+	there   func(*V) bool
+	buf     []byte
 }
 
 var _ store.Window[string, string] = (*WindowStore[string, string])(nil)
@@ -127,6 +138,9 @@ func (s *WindowStore[K, V]) appendKey(dst []byte, k K) ([]byte, error) {
 }
 
 func (s *WindowStore[K, V]) windowed(k K, startMs int64) window.Key[K] {
+	if s.windows != nil {
+		return window.Key[K]{Key: k, Window: s.windows.WindowAt(startMs)}
+	}
 	return window.Key[K]{Key: k, Window: window.Window{StartMs: startMs, EndMs: startMs + s.sizeMs}}
 }
 

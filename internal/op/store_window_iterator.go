@@ -129,7 +129,7 @@ func (it *windowIterator[K, V]) Next() bool {
 	}
 	k, err := it.s.key.Decode(it.base.Key())
 	if err != nil {
-		it.err = fmt.Errorf("millrace: store %s: a stored key does not decode: %w; has the serde of the store changed?", it.s.name, err)
+		it.err = it.s.damaged(err)
 		return false
 	}
 	it.k = it.s.windowed(k, it.base.StartMs())
@@ -138,6 +138,11 @@ func (it *windowIterator[K, V]) Next() bool {
 	}
 	it.baseOK = it.base.Next()
 	return true
+}
+
+// damaged is the error of a stored key that does not decode.
+func (s *WindowStore[K, V]) damaged(err error) error {
+	return fmt.Errorf("millrace: store %s: a stored key does not decode: %w; has the serde of the store changed?", s.name, err)
 }
 
 func (it *windowIterator[K, V]) Key() window.Key[K] { return it.k }

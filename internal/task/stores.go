@@ -33,6 +33,9 @@ func StoreSpecs(sub *topology.Subtopology) ([]state.Spec, error) {
 		if o, ok := s.Op.(op.Ranged); ok {
 			spec.Ordered = o.Ranged()
 		}
+		if o, ok := s.Op.(op.Segmented); ok {
+			spec.SegmentMs = o.Segment()
+		}
 		specs = append(specs, spec)
 	}
 	return specs, nil

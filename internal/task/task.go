@@ -120,7 +120,7 @@ func (t *Task) openQueues(cfg Config) error {
 // restoreTimes takes up partition times, stream time and the operators' observed times. An offset that stands without
 // metadata was set by hand: nothing is known of the time then, and all observed times start unset.
 func (t *Task) restoreTimes(cfg Config) {
-	t.env.Observed = make(map[string]int64)
+	t.env.Observed, t.env.Emitted = make(map[string]int64), make(map[string]int64)
 	for _, q := range t.queues {
 		c := cfg.Committed[q.in]
 		if q.committed < 0 {
@@ -129,6 +129,7 @@ func (t *Task) restoreTimes(cfg Config) {
 		m, ok := codec.ParseOffsetMetadata(c.Metadata)
 		if !ok {
 			clear(t.env.Observed)
+			clear(t.env.Emitted)
 			t.env.StreamTimeMs = codec.NoTime
 			return
 		}
@@ -137,6 +138,11 @@ func (t *Task) restoreTimes(cfg Config) {
 		for name, at := range m.Observed {
 			if old, ok := t.env.Observed[name]; !ok || at > old {
 				t.env.Observed[name] = at
+			}
+		}
+		for name, at := range m.Processor {
+			if old, ok := t.env.Emitted[name]; !ok || at > old {
+				t.env.Emitted[name] = at
 			}
 		}
 	}

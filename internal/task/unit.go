@@ -53,13 +53,14 @@ func (t *Task) HandOver() (*Unit, error) {
 
 func (t *Task) offsets(observed map[string]int64) map[broker.TopicPartition]broker.OffsetMeta {
 	m := make(map[broker.TopicPartition]broker.OffsetMeta, len(t.queues))
+	emitted := t.env.EmittedTimes()
 	for _, q := range t.queues {
 		at := q.offset()
 		if at < 0 {
 			continue // nothing was ever fetched of it
 		}
 		text, leftOut := codec.AppendOffsetMetadata(nil, codec.OffsetMetadata{
-			PartitionTimeMs: q.partitionTimeMs, StreamTimeMs: t.env.StreamTimeMs, Observed: observed,
+			PartitionTimeMs: q.partitionTimeMs, StreamTimeMs: t.env.StreamTimeMs, Processor: emitted, Observed: observed,
 		})
 		for range leftOut {
 			t.leftOut.Inc()

@@ -105,7 +105,7 @@ func TestC012_NullValuesInAggregations(t *testing.T) {
 		r, _ := millrace.ReduceWindows(millrace.From(b, strTopic).GroupByKey().WindowBy(window.Tumbling(10*ms)), add, millrace.As("r"))
 		out := millrace.NewTopic("out", serde.Windowed(serde.String, 10*ms), serde.String)
 		r.ToStream().To(out)
-		d := milltest.New(t, build(t, b))
+		d := milltest.New(t, build(t, b), milltest.CacheBytes(0))
 		steps{
 			{"in", "k=~@61", "k[60,70)=~@61"},
 			{"in", "k=a@62", "k[60,70)=a@62"},
@@ -126,7 +126,7 @@ func TestC012_NullValuesInAggregations(t *testing.T) {
 		r, _ := millrace.ReduceWindows(millrace.From(b, in).GroupByKey().WindowBy(window.Tumbling(10*ms)), add, millrace.As("r"))
 		out := millrace.NewTopic("out", serde.Windowed(serde.String, 10*ms), serde.Nullable(serde.String))
 		r.ToStream().To(out)
-		d := milltest.New(t, build(t, b))
+		d := milltest.New(t, build(t, b), milltest.CacheBytes(0))
 		steps{
 			{"in", "k=~@61", "k[60,70)=~@61"},
 			{"in", "k=a@62", "k[60,70)=a@62"},
