@@ -245,7 +245,7 @@ func damageValue(round int64, i int) []byte {
 	return b
 }
 
-// start opens a directory and reads its store: "data" if all is there, "empty" if the store is empty, "aside" if it is
+// start opens a directory and reads its store: "data" if all is there that stands for its position, "empty" if the store is empty, "aside" if it is
 // because the database was moved aside, "damaged later" if reading found the damage.
 func start(t *testing.T, opts Options, f *fatal) string {
 	t.Helper()
@@ -273,10 +273,12 @@ func start(t *testing.T, opts Options, f *fatal) string {
 	if err != nil {
 		return later(err)
 	}
+	// A manifest that lost its end leads back to an earlier flush: older rows, and the position that they stand for.
+	p, _ := set.Position("a")
 	n := 0
 	for ; it.Next(); n++ {
-		if !bytes.Equal(it.Value(), damageValue(2, n)) {
-			t.Fatalf("%s is %q", it.Key(), it.Value())
+		if !bytes.Equal(it.Value(), damageValue(p.Offset-1, n)) {
+			t.Fatalf("at position %d %s has another value than was put for it", p.Offset, it.Key())
 		}
 	}
 	if it.Err() != nil {
@@ -284,7 +286,6 @@ func start(t *testing.T, opts Options, f *fatal) string {
 	}
 	must(t, it.Close())
 	aside, reason, moved := db.MovedAside()
-	p, _ := set.Position("a")
 	switch {
 	case moved && (n != 0 || p.Offset != 0):
 		t.Fatalf("the database was moved aside, and the store has %d rows at %v", n, p)
@@ -295,7 +296,7 @@ func start(t *testing.T, opts Options, f *fatal) string {
 		return "aside"
 	case n == 0 && p.Offset == 0:
 		return "empty"
-	case n != 500 || p.Offset != 3:
+	case n != 500 || p.Offset < 1 || p.Offset > 3:
 		t.Fatalf("the store has %d rows at %v", n, p)
 	}
 	return "data"
