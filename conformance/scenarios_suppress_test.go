@@ -38,8 +38,8 @@ func suppressLimits(r *registry) {
 	held("suppress-limit-no-records", 30*ms, millrace.MaxRecords(0))
 	held("suppress-limit-bytes", 40*ms, millrace.MaxBytes(100))
 	held("suppress-limit-both", 40*ms, millrace.MaxRecords(4).AndMaxBytes(150))
-	held("suppress-limit-strict", 12*ms, millrace.MaxRecords(3).FailWhenFull())
-	held("suppress-limit-strict-bytes", 12*ms, millrace.MaxBytes(150).FailWhenFull())
+	held("suppress-limit-strict", 12*ms, millrace.MaxRecords(3).FailWhenFull(), failing())
+	held("suppress-limit-strict-bytes", 12*ms, millrace.MaxBytes(150).FailWhenFull(), failing())
 	held("suppress-limit-strict-continue", 12*ms, millrace.MaxRecords(2).FailWhenFull(), driven(milltest.OnProcessingError(millrace.LogAndContinue())))
 	r.add("suppress-limit-twice", func(b *millrace.Builder) {
 		rowsOf(b).Suppress(millrace.UntilTimeLimit(5*ms, millrace.Unbounded()), millrace.As("first")).
@@ -89,7 +89,7 @@ func suppressWindows(r *registry) {
 	r.add("suppress-windows-strict", func(b *millrace.Builder) {
 		counts(b, tens).Suppress(millrace.UntilWindowCloses(millrace.MaxRecords(7).FailWhenFull()), millrace.As("final")).
 			ToStream().To(windowed("out", 10*ms, serde.Int64))
-	})
+	}, failing())
 	r.add("suppress-windows-filtered", func(b *millrace.Builder) {
 		many := counts(b, tens).Filter(func(_ window.Key[string], n int64) bool { return n > 1 })
 		millrace.MapTableValues(many.Suppress(final, millrace.As("final")), func(n int64) int64 { return -n }).

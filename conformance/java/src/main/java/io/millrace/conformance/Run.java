@@ -119,8 +119,7 @@ final class Run {
             while (!records.isEmpty()) {
                 TestRecord<byte[], byte[]> r = records.readRecord();
                 outputs++;
-                // Suppress and the buffers of joins leave the timestamps of their changelogs to the producer.
-                write("out", topic, r.key(), r.value(), r.timestamp() == null ? -1 : r.timestamp(), r.headers());
+                write("out", topic, r.key(), r.value(), r.timestamp(), r.headers());
             }
         }
     }
