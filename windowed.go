@@ -51,7 +51,7 @@ func windowAggregation[K, V, A any](w Windowed[K, V], verb, prefix string, value
 	late := new(string)
 	s.b.t.AddProcessor(topology.Processor{Name: node, Parents: []string{in.parent()}, Pos: s.pos,
 		Op: windowOp(s, w.w, op.WindowAggregateSpec[K, V, A]{Table: spec, Fold: fold, Init: init, Late: late, EmitOnClose: s.emitOnClose})})
-	t := windowTable(s, w.w, node, in.sources, storeName, named, key, val, spec)
+	t := windowTable(s, w.w, node, in.sources, storeName, named, key, val, spec, node)
 	return t, lateStream[K, V](s, in.sources, key, node, late)
 }
 
@@ -80,8 +80,8 @@ func windowOp[K, V, A any](s *step, w window.Windows, spec op.WindowAggregateSpe
 	return nil
 }
 
-// windowTable gives an aggregation by windows its store, and returns the table of its results.
-func windowTable[K, A any](s *step, w window.Windows, node string, sources []string, storeName string, named bool, key serde.Serde[K], value serde.Serde[A], spec *op.TableSpec) Table[window.Key[K], A] {
+// windowTable gives the users of an aggregation by windows their store, and returns the table of its results.
+func windowTable[K, A any](s *step, w window.Windows, node string, sources []string, storeName string, named bool, key serde.Serde[K], value serde.Serde[A], spec *op.TableSpec, users ...string) Table[window.Key[K], A] {
 	t := &table[window.Key[K], A]{b: s.b, node: node, sources: sources, value: value, spec: spec}
 	t.lookup = func(*step) (op.GetterFactory[window.Key[K], A], []string) {
 		return op.WindowGetter[K, A](storeName), []string{storeName}
@@ -127,7 +127,7 @@ func windowTable[K, A any](s *step, w window.Windows, node string, sources []str
 		s.errorf("%s: the store %s needs serdes for keys and values; give them with WithKey and WithValue", s.verb, storeName)
 	} else {
 		st.Op = factory
-		s.b.t.AddStore(st, node)
+		s.b.t.AddStore(st, users...)
 	}
 	return Table[window.Key[K], A]{t: t}
 }

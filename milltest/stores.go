@@ -64,3 +64,11 @@ func find[S any](d *Driver, name string, partition int32) S {
 	d.must(fmt.Errorf("milltest: there is no store %s in partition %d", name, partition))
 	return typed
 }
+
+// Session returns the session store of that name in a task's partition.
+//
+// In Kafka Streams: TopologyTestDriver#getSessionStore.
+func Session[K, V any](d *Driver, name string, partition int32) store.Session[K, V] {
+	d.helper()
+	return find[store.Session[K, V]](d, name, partition)
+}

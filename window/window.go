@@ -4,7 +4,8 @@ package window
 
 import "time"
 
-// Window is a span of event time. A tumbling or hopping window is half-open, [Start, End).
+// Window is a span of event time. A tumbling or hopping window is half-open, [Start, End); the end of a session belongs to
+// it, [Start, End].
 //
 // In Kafka Streams: org.apache.kafka.streams.kstream.Window.
 type Window struct {

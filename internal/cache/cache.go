@@ -386,6 +386,24 @@ func (s *Store[K, V, C]) Before(key []byte) (v V, ok, isWaiting bool, err error)
 	return v, err == nil, true, err
 }
 
+// Waits tells whether any write waits for a flush.
+func (s *Store[K, V, C]) Waits() bool { return s.dirty.front != nil }
+
+// Forget takes back a write of a key that waits for a flush, so that nobody hears of it, and tells whether there was one. It
+// is for keys that the backing store does not have.
+func (s *Store[K, V, C]) Forget(key []byte) bool {
+	e := s.entries[string(key)]
+	if e == nil || !e.isDirty {
+		return false
+	}
+	s.dirty.remove(e)
+	s.lru.remove(e)
+	s.waiting -= e.size
+	s.bytes -= e.size
+	delete(s.entries, e.key)
+	return true
+}
+
 // Drop forgets everything that is cached, what waits for a flush included.
 func (s *Store[K, V, C]) Drop() {
 	clear(s.entries)

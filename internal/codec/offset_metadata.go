@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -20,6 +21,24 @@ const OffsetMetadataLimit = 3000
 // letters, digits, '.', '_' and '-'. Kafka Streams keeps entries that it does not know, merges them over partitions by
 // their maximum, and writes them back.
 const ownMetadataPrefix = "~"
+
+// inputMark parts the name of a store from the number of one of the inputs that share it, in the names of Observed.
+const inputMark = "#"
+
+// InputTime names in Observed the time of one of several inputs of a store, numbered from 0, which have a time each. Of the
+// first it is the store's name, as for a store with one input.
+func InputTime(store string, input int) string {
+	if input == 0 {
+		return store
+	}
+	return store + inputMark + strconv.Itoa(input)
+}
+
+// StoreOfTime returns the store whose time, or that of whose input, has a name in Observed.
+func StoreOfTime(name string) string {
+	store, _, _ := strings.Cut(name, inputMark)
+	return store
+}
 
 // OffsetMetadata stands beside a committed offset, and says how far time had come at that offset.
 //
@@ -190,8 +209,10 @@ func ObservedAt(store string, texts []string) int64 {
 			return NoTime
 		}
 		stream = max(stream, m.StreamTimeMs)
-		if at, ok := m.Observed[store]; ok {
-			step = max(step, at)
+		for name, at := range m.Observed {
+			if StoreOfTime(name) == store {
+				step = max(step, at)
+			}
 		}
 	}
 	if step != NoTime {

@@ -41,6 +41,8 @@ type Env struct {
 	// Emitted holds how far steps with emit-on-close have emitted, by store, as it stood in the metadata of the committed
 	// offset. What belongs to no step of this topology is kept and written back.
 	Emitted map[string]int64
+	// Guessed holds, by store, those that the committed offsets do not know: of all operators of the store.
+	Guessed map[string]int64
 	// Ctx ends with the application; user functions that may wait get it.
 	Ctx context.Context
 	// CommitRequested is set when user code asked for a commit.
@@ -237,10 +239,13 @@ type observedTime struct {
 }
 
 // ObserveTime registers a windowed operator's observed time, which stands for an input offset: it is restored from the
-// metadata of the committed offset, and travels in it. The value pointed to is set here, to -1 where none is known.
+// metadata of the committed offset, and travels in it. The value pointed to is set here, to -1 where none is known. The name
+// is that of the operator's store, or made of it by codec.InputTime where several share one.
 func (e *Env) ObserveTime(name string, at *int64) {
 	*at = -1
 	if t, ok := e.Observed[name]; ok {
+		*at = t
+	} else if t, ok := e.Guessed[codec.StoreOfTime(name)]; ok {
 		*at = t
 	}
 	e.observed = append(e.observed, observedTime{name: name, at: at})

@@ -2,6 +2,7 @@ package task
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/millrace-io/millrace/internal/op"
@@ -24,7 +25,7 @@ func StoreSpecs(sub *topology.Subtopology) ([]state.Spec, error) {
 				spec.RetentionMs++
 			}
 		case topology.Session:
-			spec.Kind, spec.RetentionMs = state.Session, s.RetentionMs
+			spec.Kind, spec.RetentionMs = state.Session, sessionRetentionMs(s)
 		case topology.Versioned:
 			spec.Kind, spec.RetentionMs = state.Versioned, s.HistoryMs
 		default:
@@ -49,4 +50,16 @@ func SourceReplay(sub *topology.Subtopology, topic string) op.ReplayerFactory {
 		}
 	}
 	return nil
+}
+
+// sessionRetentionMs is how far behind the highest end of a session the store of a step keeps one: for as long as the step
+// may still add to it. A step drops what would make a session that ends before observed time - gap - grace, and a record in
+// time joins sessions that end up to one gap before it. In Kafka Streams the store hides sessions from gap + grace on, so the
+// ones on the border are lost, and records that are one gap apart may be of two sessions.
+func sessionRetentionMs(s *topology.StateStore) int64 {
+	gapMs, graceMs := s.WindowSizeMs, s.GraceMs
+	if gapMs == 0 || gapMs > (math.MaxInt64-graceMs)/2-1 {
+		return s.RetentionMs
+	}
+	return max(s.RetentionMs, 2*gapMs+graceMs+1)
 }

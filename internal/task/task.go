@@ -148,16 +148,21 @@ func (t *Task) restoreTimes(cfg Config) {
 	}
 	// An operator whose time was left out of the metadata, or that a Java application ran before: what its store and its
 	// changelog know, but not beyond the task's own time, which the changelog may be ahead of.
+	told := make(map[string]bool, len(t.env.Observed))
+	for name := range t.env.Observed {
+		told[codec.StoreOfTime(name)] = true
+	}
+	t.env.Guessed = make(map[string]int64)
 	for _, s := range cfg.Sub.Stores {
-		if _, ok := t.env.Observed[s.Name]; ok || t.env.StreamTimeMs < 0 || s.Kind == topology.KeyValue {
+		if told[s.Name] || t.env.StreamTimeMs < 0 || s.Kind == topology.KeyValue {
 			continue
 		}
 		at, known := cfg.Set.Meta(s.Name, ObservedMeta)
-		if restored, ok := cfg.RestoredTimeMs[s.Name]; ok && s.Kind == topology.Window {
+		if restored, ok := cfg.RestoredTimeMs[s.Name]; ok && (s.Kind == topology.Window || s.Kind == topology.Session) {
 			at, known = max(at, restored), true
 		}
 		if known {
-			t.env.Observed[s.Name] = min(at, t.env.StreamTimeMs)
+			t.env.Guessed[s.Name] = min(at, t.env.StreamTimeMs)
 		}
 	}
 }

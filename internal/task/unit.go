@@ -38,11 +38,16 @@ func (t *Task) HandOver() (*Unit, error) {
 	}
 	t.env.BeforeHandOver()
 	observed := t.env.ObservedTimes()
+	stores := make(map[string]int64, len(observed))
 	for name, at := range observed {
-		if !slices.Contains(t.stores, name) {
+		store := codec.StoreOfTime(name)
+		if !slices.Contains(t.stores, store) {
 			continue // the time of a step without a store travels with the offsets alone
 		}
-		if err := t.set.SetMeta(name, ObservedMeta, at); err != nil {
+		stores[store] = max(stores[store], at)
+	}
+	for store, at := range stores {
+		if err := t.set.SetMeta(store, ObservedMeta, at); err != nil {
 			return nil, err
 		}
 	}
