@@ -2,6 +2,7 @@ package milltest_test
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/milltest"
+	"github.com/millrace-io/millrace/processor"
 	"github.com/millrace-io/millrace/serde"
 	"github.com/millrace-io/millrace/store"
 	"github.com/millrace-io/millrace/window"
@@ -431,4 +433,121 @@ func TestSessions_emitOnCloseSendsTheHeadersOfWhatClosed(t *testing.T) {
 		}
 	}
 	wantText(t, "out", rawRecords(d, "out"), "6b000000000000000c000000000000000a=0000000000000002@12 h=3")
+}
+
+// A table grouped from sessions takes each of them out again before it is replaced, one of a single moment too. Kafka Streams
+// does so with a cache, and without one counts that session twice.
+func TestSessions_totalsOfAGroupedTable(t *testing.T) {
+	for _, cache := range []int64{0, 1 << 20} {
+		b := millrace.NewBuilder()
+		counts, _ := millrace.CountSessions(millrace.From(b, strTopic).GroupByKey().SessionBy(window.Session(5*ms).Grace(100*ms)), millrace.As("counts"))
+		all := millrace.GroupTableBy(counts, func(_ window.Key[string], n int64) (string, int64) { return "all", n },
+			millrace.WithKey(serde.String), millrace.WithValue(serde.Int64))
+		millrace.SumTable(all, func(n int64) int64 { return n }, serde.Int64, millrace.As("total"), millrace.WithoutCache()).ToStream().To(countTopic)
+		d := milltest.New(t, build(t, b), milltest.CacheBytes(cache))
+		out := reader(d, countTopic)
+		steps{
+			{"in", "k=a@10", "all=1@10"},
+			{"in", "k=a@10", "all=2@10"},
+			{"in", "k=a@12", "all=0@10 all=3@12"},
+			{"in", "j=a@12", "all=4@12"},
+		}.run(t, d, out)
+	}
+}
+
+// lastSeen keeps one session of each key with the low-level store.
+type lastSeen struct {
+	ctx   processor.Context[string, string]
+	store store.Session[string, string]
+	def   *millrace.SessionStore[string, string]
+}
+
+func (p *lastSeen) Init(ctx processor.Context[string, string]) (err error) {
+	p.ctx = ctx
+	p.store, err = p.def.From(ctx)
+	return err
+}
+
+func (p *lastSeen) Process(r processor.Record[string, string]) error {
+	start, end := r.TimestampMs, r.TimestampMs
+	it, err := p.store.FindSessions(r.Key, start-5, end+5)
+	if err != nil {
+		return err
+	}
+	var found []window.Key[string]
+	for it.Next() {
+		found = append(found, it.Key())
+	}
+	if err := errors.Join(it.Err(), it.Close()); err != nil {
+		return err
+	}
+	for _, k := range found {
+		start, end = min(start, k.Window.StartMs), max(end, k.Window.EndMs)
+		if err := p.store.Delete(r.Key, k.Window.StartMs, k.Window.EndMs); err != nil {
+			return err
+		}
+	}
+	return p.store.Put(r.Key, r.Value, start, end)
+}
+
+func (p *lastSeen) Close() error { return nil }
+
+func TestNewSessionStore(t *testing.T) {
+	for name, e := range engines {
+		t.Run(name, func(t *testing.T) {
+			b := millrace.NewBuilder()
+			def := millrace.NewSessionStore("seen", time.Second, serde.String, serde.String)
+			millrace.Process(millrace.From(b, strTopic), func() *lastSeen { return &lastSeen{def: def} }, millrace.WithStores(def))
+			d := milltest.New(t, build(t, b), e.driver...)
+			for _, r := range []string{"k=a@10", "k=b@20", "j=c@12", "k=d@15", "k=e@40"} {
+				pipe(t, d, "in", r)
+			}
+			const want = "j[12,12]=c@12 k[10,20]=d@15 k[40,40]=e@40"
+			wantText(t, "store", sessionRows(t, milltest.Session[string, string](d, "seen", 0)), want)
+			restart(t, d)
+			s := milltest.Session[string, string](d, "seen", 0)
+			wantText(t, "after a restart", sessionRows(t, s), want)
+			if v, ok, err := s.Get("k", 10, 20); v != "d" || !ok || err != nil {
+				t.Errorf("k[10,20] is %q, %v, %v", v, ok, err)
+			}
+			if err := s.Put("k", "x", 5, 4); err == nil {
+				t.Error("a session that ends before it starts was put")
+			}
+			it, err := s.Fetch("k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !it.Next() || it.Key().Window.StartMs != 10 || it.Close() != nil || it.Next() || it.Err() == nil {
+				t.Error("an iterator that is closed goes on")
+			}
+			pipe(t, d, "in", "k=f@2000") // the others are past the retention
+			wantText(t, "after the retention", sessionRows(t, s), "k[2000,2000]=f@2000")
+		})
+	}
+}
+
+// Everything that the store knows comes back from the changelog, and what is processed again after a crash is merged again.
+func TestSessions_restart(t *testing.T) {
+	for name, e := range engines {
+		for _, cache := range []int64{0, 1 << 20} {
+			t.Run(fmt.Sprintf("%s cache %d", name, cache), func(t *testing.T) {
+				d, _ := countSessions(t, window.Session(5*ms).Grace(20*ms), nil, append(e.driver, milltest.ManualCommit(), milltest.CacheBytes(cache))...)
+				rowsOf := func() string { return sessionRows(t, milltest.Session[string, int64](d, "counts", 0)) }
+				for _, r := range []string{"k=a@10", "k=a@14", "j=a@30", "k=a@30"} {
+					pipe(t, d, "in", r)
+				}
+				wantText(t, "before the commit", rowsOf(), "j[30,30]=1@30 k[10,14]=2@14 k[30,30]=1@30")
+				d.Commit()
+				restart(t, d)
+				wantText(t, "after a stop", rowsOf(), "j[30,30]=1@30 k[10,14]=2@14 k[30,30]=1@30")
+				pipe(t, d, "in", "k=a@18")
+				pipe(t, d, "in", "k=a@22")
+				pipe(t, d, "in", "k=a@4") // late: the time of before the stop is known
+				d.Commit()
+				restart(t, d)
+				wantText(t, "after another", rowsOf(), "j[30,30]=1@30 k[10,22]=4@22 k[30,30]=1@30")
+				wantDropped(t, d, "counts", millrace.DroppedLate, 1)
+			})
+		}
+	}
 }
