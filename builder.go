@@ -27,7 +27,8 @@ type Builder struct {
 	// nullFilters are the steps in front of repartition topics that drop null keys, by name; filterOf finds them by topic.
 	nullFilters map[string]*bool
 	filterOf    map[string]string
-	// closeMs is how long after the end of a window a windowed step closes it, by node: its grace, with the gap of sessions.
+	// closeMs is how long after the end of a window a windowed step closes it, by node: its grace, with the gap of sessions,
+	// or neverCloses.
 	closeMs map[string]int64
 	// relaxed are the left joins, which keep records with a null key.
 	relaxed []string

@@ -163,5 +163,5 @@ func (c CogroupedSessions[K, A]) aggregate(verb string, init func() A, merge op.
 		return in.sessions(c.w, spec, init, merge, late.inputs[i].late, codec.InputTime(storeName, i))
 	})
 	addSessionStore(s, c.w, n.storeName, !n.named, key, value, spec, n.steps...)
-	return newSessionTable(s, n.merge, n.allSources(), key, value, spec), late.at(&n)
+	return newSessionTable(s, c.w, n.merge, n.allSources(), key, value, spec), late.at(&n)
 }

@@ -60,7 +60,7 @@ func sessionAggregation[K, V, A any](w Sessions[K, V], verb, prefix string, valu
 		})})
 	key, val := keySerde(s, g.key), valueSerde(s, value)
 	addSessionStore(s, w.w, storeName, !named, key, val, spec, node)
-	return newSessionTable(s, node, in.sources, key, val, spec), lateStream[K, V](s, in.sources, key, node, late)
+	return newSessionTable(s, w.w, node, in.sources, key, val, spec), lateStream[K, V](s, in.sources, key, node, late)
 }
 
 // addSessionStore gives the steps of an aggregation their session store.
@@ -87,7 +87,8 @@ func addSessionStore[K, A any](s *step, w window.SessionWindows, name string, au
 }
 
 // newSessionTable makes the table of an aggregation by session.
-func newSessionTable[K, A any](s *step, node string, sources []string, key serde.Serde[K], value serde.Serde[A], spec *op.TableSpec) Table[window.Key[K], A] {
+func newSessionTable[K, A any](s *step, w window.SessionWindows, node string, sources []string, key serde.Serde[K], value serde.Serde[A], spec *op.TableSpec) Table[window.Key[K], A] {
+	s.b.closeMs[node] = w.RetentionMs()
 	t := &table[window.Key[K], A]{b: s.b, node: node, sources: sources, value: value, spec: spec}
 	if key != nil {
 		t.key = serde.SessionWindowed(key)

@@ -35,7 +35,8 @@ func UntilTimeLimit(d time.Duration, b Buffer) Suppression {
 
 // UntilWindowCloses sends one result for each key and window of a windowed table, the final one: once time has passed the
 // window's end by the grace period of the windowed step before it (of sessions, by the gap and the grace period; where
-// several windowed steps lead to the table, by the longest of them). A final result that is a deletion is not sent: nobody
+// several windowed steps lead to the table, by the longest of them). As in Kafka Streams a session leaves when time has
+// just come that far, though records of that very time can still join it where the store keeps it. A final result that is a deletion is not sent: nobody
 // has seen a value.
 //
 // An early result would not be final, so the buffer must be Unbounded or say FailWhenFull.
@@ -217,6 +218,8 @@ func (t Table[K, V]) Suppress(sup Suppression, opts ...StepOption) Table[K, V] {
 			s.errorf("Suppress: UntilWindowCloses needs a table whose keys have windows (window.Key), as a windowed aggregation makes it; this one has keys of type %T", *new(K))
 		case !ok:
 			s.errorf("Suppress: UntilWindowCloses does not know when windows close: no windowed aggregation stands before %s", chain)
+		case wait == neverCloses:
+			s.errorf("Suppress: an unlimited window never closes, so UntilWindowCloses would send nothing; use millrace.UntilTimeLimit")
 		}
 		spec.WaitMs = wait
 	default:
@@ -262,6 +265,9 @@ func windowEnd[K any]() func(k *K) int64 {
 	}
 	return func(k *K) int64 { return any(k).(bounded).Bounds().EndMs }
 }
+
+// neverCloses stands for windows without an end.
+const neverCloses = math.MaxInt64
 
 // closesAfter finds how long after its end the windows of a node's results are closed, by the windowed steps before it,
 // on every path that leads to it; the longest of them counts. Where a path has none, ok is false and chain shows it.

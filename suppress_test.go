@@ -36,6 +36,10 @@ func TestSuppress_buildErrors(t *testing.T) {
 			rows := millrace.NewTopic("in", serde.Windowed(serde.String, time.Minute), serde.String)
 			millrace.TableFrom(b, rows, millrace.As("rows")).Suppress(millrace.UntilWindowCloses(millrace.Unbounded()), millrace.As("s"))
 		}, "no windowed aggregation stands before rows-source -> rows"},
+		{"a window without an end", func(b *millrace.Builder) {
+			counts, _ := millrace.CountWindows(from(b, "in").GroupByKey().WindowBy(window.Unlimited()), millrace.As("c"))
+			counts.Suppress(millrace.UntilWindowCloses(millrace.Unbounded()), millrace.As("s"))
+		}, "an unlimited window never closes"},
 		{"no name", func(b *millrace.Builder) {
 			tableOf(b, "in", millrace.As("rows")).Suppress(millrace.UntilTimeLimit(time.Second, millrace.Unbounded()))
 		}, "needs a name"},

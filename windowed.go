@@ -44,9 +44,6 @@ func windowAggregation[K, V, A any](w Windowed[K, V], verb, prefix string, value
 	s.requireName(named, "a store")
 	in := g.ready(s, storeName, named)
 	key, val := keySerde(s, g.key), valueSerde(s, value)
-	if w.w != nil {
-		s.b.closeMs[node] = w.w.GraceMs()
-	}
 	spec := &op.TableSpec{Store: storeName}
 	late := new(string)
 	s.b.t.AddProcessor(topology.Processor{Name: node, Parents: []string{in.parent()}, Pos: s.pos,
@@ -92,6 +89,10 @@ func windowTable[K, A any](s *step, w window.Windows, node string, sources []str
 	}
 	if w == nil {
 		return Table[window.Key[K], A]{t: t}
+	}
+	s.b.closeMs[node] = w.GraceMs()
+	if _, unlimited := w.(window.UnlimitedWindows); unlimited {
+		s.b.closeMs[node] = neverCloses
 	}
 	st := topology.Store{
 		Name: storeName, Kind: topology.Window, Persistent: !s.inMemory, Logged: !s.noLog, TopicConfigs: maps.Clone(s.topicConfig),
