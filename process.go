@@ -57,6 +57,10 @@ func (s *step) storeNames() []string {
 
 func (s *step) connectStores(node string) {
 	for _, d := range s.stores {
+		if g, ok := d.(interface{ isGlobal() bool }); ok && g.isGlobal() {
+			s.errorf("%s: the global store %s is there for every step: leave it out of WithStores", s.verb, d.storeName())
+			continue
+		}
 		t := d.declare()
 		t.Pos = s.pos
 		s.b.t.AddStore(t, node)
@@ -80,6 +84,8 @@ type KeyValueStore[K, V any] struct {
 	opts  stepOptions
 	// sourceTopic fills the store, which steps cannot write then: see AddReadOnlyStore.
 	sourceTopic string
+	// global says that it is one store for all steps, which need not be connected with it: see AddGlobalStore.
+	global bool
 }
 
 // NewKeyValueStore defines a key-value store. It is logged in the changelog topic <application.id>-<name>-changelog.
@@ -107,6 +113,7 @@ func (d *KeyValueStore[K, V]) From(ctx processor.StoreContext) (store.KeyValue[K
 }
 
 func (d *KeyValueStore[K, V]) storeName() string { return d.name }
+func (d *KeyValueStore[K, V]) isGlobal() bool    { return d.global }
 
 func (d *KeyValueStore[K, V]) declare() topology.Store {
 	logged := !d.opts.noLog && d.sourceTopic == ""

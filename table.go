@@ -7,7 +7,9 @@ import (
 
 	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/topology"
+	"github.com/millrace-io/millrace/processor"
 	"github.com/millrace-io/millrace/serde"
+	"github.com/millrace-io/millrace/store"
 )
 
 // Table is a table that is continuously updated: the latest value of each key. Its updates can be taken as a stream, and
@@ -296,11 +298,26 @@ func GlobalTableFrom[K, V any](b *Builder, t Topic[K, V], opts ...StepOption) Gl
 	s.checkSerde("topic "+t.Name(), t.key, t.value)
 	b.t.AddGlobal(topology.GlobalStore{
 		Store: topology.Store{Name: storeName, Kind: topology.KeyValue, Auto: auto, Pos: s.pos,
-			Op: &op.GlobalTableFactory[K, V]{Key: t.key, Value: t.value}},
+			Op: &op.GlobalTableFactory[K, V]{Name: storeName, Key: t.key, Value: t.value}},
 		Source:    topology.Source{Name: source, Topics: t.names, Pattern: t.pattern, Pos: s.pos},
 		Processor: topology.Processor{Name: node, Pos: s.pos},
 	})
 	return GlobalTable[K, V]{b: b, name: storeName}
+}
+
+// From takes the table from the context of a user-written step, to look rows up in it. No step needs to be connected with it.
+//
+// In Kafka Streams: ProcessorContext#getStateStore with the name of the table's store.
+func (t GlobalTable[K, V]) From(ctx processor.StoreContext) (store.ReadOnlyKeyValue[K, V], error) {
+	s, err := ctx.StateStore(t.name)
+	if err != nil {
+		return nil, err
+	}
+	typed, ok := s.(store.ReadOnlyKeyValue[K, V])
+	if !ok {
+		return nil, storeTypeError(t.name)
+	}
+	return typed, nil
 }
 
 // notNil tells whether a value is there: a nil of a type that has one is a null.

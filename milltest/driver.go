@@ -51,7 +51,7 @@ type Driver struct {
 	reads   map[string]int   // how far each output topic has been read
 	written map[string][]Raw // all records of each topic in the order of writing
 	tasks   []*testTask
-	globals map[string]op.GlobalStore
+	globals *globals
 	seq     int // of records delivered to tasks
 	closed  bool
 	failed  error
@@ -158,7 +158,7 @@ func NewDriver(t *millrace.Topology, opts ...Option) (*Driver, error) {
 	d := &Driver{
 		opts: o, graph: t.Internal(), metrics: metrics.New(),
 		logs: make(map[broker.TopicPartition]*partitionLog), topics: make(map[string]int32),
-		reads: make(map[string]int), written: make(map[string][]Raw), globals: make(map[string]op.GlobalStore),
+		reads: make(map[string]int), written: make(map[string][]Raw),
 	}
 	d.setNow(o.start.UnixMilli())
 	d.ctx, d.cancel = context.WithCancel(context.Background())
@@ -169,13 +169,6 @@ func NewDriver(t *millrace.Topology, opts ...Option) (*Driver, error) {
 }
 
 func (d *Driver) open() error {
-	for _, g := range d.graph.Globals() {
-		f, ok := g.Store.Op.(op.GlobalFactory)
-		if !ok {
-			return fmt.Errorf("millrace: global store %s cannot be made", g.Store.Name)
-		}
-		d.globals[g.Store.Name] = f.OpenGlobal()
-	}
 	if d.opts.onDisk {
 		var err error
 		if d.disk, err = state.OpenMemoryDB(d.opts.appID, d.diskNow.Load); err != nil {
@@ -183,6 +176,9 @@ func (d *Driver) open() error {
 		}
 	}
 	if err := d.resolve(); err != nil {
+		return err
+	}
+	if err := d.openGlobals(); err != nil {
 		return err
 	}
 	return d.openTasks()
@@ -355,7 +351,7 @@ func (d *Driver) Close() error {
 	}
 	d.closed = true
 	d.cancel()
-	err := d.closeTasks()
+	err := errors.Join(d.closeTasks(), d.closeGlobals())
 	if d.disk != nil {
 		err = errors.Join(err, d.disk.Close())
 	}

@@ -24,7 +24,13 @@ func (d *Driver) Restart() error {
 	if err := d.closeTasks(); err != nil {
 		return err
 	}
+	if err := d.closeGlobals(); err != nil {
+		return err
+	}
 	if err := d.resolve(); err != nil {
+		return err
+	}
+	if err := d.openGlobals(); err != nil {
 		return err
 	}
 	if err := d.openTasks(); err != nil {

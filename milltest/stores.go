@@ -31,15 +31,15 @@ func Versioned[K, V any](d *Driver, name string, partition int32) store.Versione
 	return find[store.Versioned[K, V]](d, name, partition)
 }
 
-// Global returns the global table of that name.
+// Global returns the global table or store of that name.
 func Global[K, V any](d *Driver, name string) interface {
 	Get(K) (V, bool, error)
 	Len() int
 } {
 	d.helper()
-	g, ok := d.globals[name].(*op.GlobalTable[K, V])
+	g, ok := d.globals.stores[name].(*op.GlobalTable[K, V])
 	if !ok {
-		d.must(fmt.Errorf("milltest: there is no global table %s of these types", name))
+		d.must(fmt.Errorf("milltest: there is no global table or store %s of these types", name))
 	}
 	return g
 }

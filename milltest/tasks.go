@@ -103,7 +103,7 @@ func (d *Driver) openTask(t *testTask) error {
 		NowMs: func() int64 { return d.nowMs }, Metrics: d.metrics, Handlers: d.opts.handlers,
 		Partitions:   func(topic string) (int32, error) { return d.partitionsOf(topic), nil },
 		TopicName:    func(name string) string { return topology.DecoratedTopic(d.opts.appID, name) },
-		GlobalStores: d.globalStores(), CacheBytes: d.opts.cacheBytes, ReadCacheBytes: d.opts.readCache,
+		GlobalStores: d.globals.stores, CacheBytes: d.opts.cacheBytes, ReadCacheBytes: d.opts.readCache,
 		MaxIdleMs: d.opts.maxIdleMs,
 	})
 	if err != nil {
@@ -114,14 +114,6 @@ func (d *Driver) openTask(t *testTask) error {
 		t.task.SetPosition(in, start, start)
 	}
 	return nil
-}
-
-func (d *Driver) globalStores() map[string]any {
-	m := make(map[string]any, len(d.globals))
-	for name, s := range d.globals {
-		m[name] = s
-	}
-	return m
 }
 
 // closeTasks closes the tasks. A task that has committed everything is closed in order and keeps what is on disk; one that
@@ -172,21 +164,6 @@ func (d *Driver) append(tp broker.TopicPartition, r broker.Record) error {
 func (d *Driver) nextSeq() int {
 	d.seq++
 	return d.seq
-}
-
-func (d *Driver) deliverGlobal(tp broker.TopicPartition, r *broker.Record) error {
-	for _, g := range d.graph.Globals() {
-		if g.Topic() != tp.Topic {
-			continue
-		}
-		if _, err := op.ApplyGlobal(op.GlobalApply{
-			Store: d.globals[g.Store.Name], Step: g.Processor.Name, In: tp, Record: r,
-			Handler: d.opts.handlers.Deserialization, Metrics: d.metrics,
-		}); err != nil {
-			return d.fail(err)
-		}
-	}
-	return nil
 }
 
 // settle processes everything that is queued, and what follows from it, and commits unless that is left to the test.

@@ -52,6 +52,8 @@ type Env struct {
 
 	StreamTimeMs int64 // highest timestamp taken by the task; -1 before the first
 
+	global bool // it fills global stores, for no task: see NewGlobalEnv
+
 	cur     current
 	outputs []Output
 	usual   int // about how many outputs are taken at once, so that the list need not grow each time

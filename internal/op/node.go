@@ -99,6 +99,9 @@ type FatalError struct {
 // Error tells what failed, where, and what to do next.
 func (e *FatalError) Error() string {
 	where := fmt.Sprintf("task %d_%d, step %s", e.Task.Subtopology, e.Task.Partition, e.Step)
+	if e.Task.Subtopology < 0 {
+		where = fmt.Sprintf("global store, step %s", e.Step)
+	}
 	if e.Origin.Topic != "" {
 		where += fmt.Sprintf(", record %s-%d@%d", e.Origin.Topic, e.Origin.Partition, e.Origin.Offset)
 	}

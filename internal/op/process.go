@@ -17,6 +17,10 @@ type stepContext struct {
 }
 
 func (c *stepContext) StateStore(name string) (any, error) {
+	// Global stores need not be connected.
+	if g, ok := c.env.GlobalStores[name].(interface{ View() any }); ok && !c.stores[name] {
+		return g.View(), nil
+	}
 	if !c.stores[name] {
 		return nil, fmt.Errorf("millrace: step %s: store %s is not connected to it; pass its definition with WithStores", c.step, name)
 	}

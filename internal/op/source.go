@@ -189,10 +189,15 @@ func (h *head[K, V]) extract(raw *broker.Record, partitionTimeMs int64) (ts int6
 // reject asks the policy about a record that does not decode. The context of the record in process is not touched:
 // decoding happens ahead of processing.
 func (h *head[K, V]) reject(raw *broker.Record, err error, dropped *metrics.Counter) error {
-	saved := h.env.cur
-	defer func() { h.env.cur = saved }()
-	h.env.SetRecord(h.in, raw, raw.Headers, raw.TimestampMs)
-	_, out := h.env.judge(h.env.Handlers.Deserialization, processor.Deserializing, h.step, "", err, 1, dropped,
+	return h.env.rejectRecord(h.step, h.in, raw, err, dropped)
+}
+
+// rejectRecord asks the policy about a record that a step cannot decode.
+func (e *Env) rejectRecord(step string, in *broker.TopicPartition, raw *broker.Record, err error, dropped *metrics.Counter) error {
+	saved := e.cur
+	defer func() { e.cur = saved }()
+	e.SetRecord(in, raw, raw.Headers, raw.TimestampMs)
+	_, out := e.judge(e.Handlers.Deserialization, processor.Deserializing, step, "", err, 1, dropped,
 		"the deserialization error handler decides (millrace.OnDeserializationError): Continue skips the record and counts it")
 	return out
 }

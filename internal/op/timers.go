@@ -69,6 +69,9 @@ func (e *Env) scheduleAt(step string, start time.Time, interval time.Duration, k
 }
 
 func (e *Env) startTimer(step string, firstMs int64, interval time.Duration, kind processor.TimeKind, fn func(time.Time) error) (processor.Cancel, error) {
+	if e.global {
+		return nil, e.refuseGlobalTimer(step, interval)
+	}
 	ms := interval.Milliseconds()
 	if ms < 1 {
 		return nil, fmt.Errorf("millrace: step %s: the interval of a timer must be at least a millisecond, not %s", step, interval)

@@ -7,48 +7,60 @@ import (
 	"slices"
 
 	"github.com/millrace-io/millrace/internal/broker"
-	"github.com/millrace-io/millrace/internal/metrics"
 	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/topology"
-	"github.com/millrace-io/millrace/processor"
 )
 
-// globals fills the global tables: to the ends of their topics before the first task runs, and on from there.
+// globals fills the global stores: to the ends of their topics before the first task runs, and on from there.
 type globals struct {
 	fetcher broker.Fetcher
 	admin   broker.Admin
-	handler processor.Handler
-	metrics *metrics.Registry
+	env     *op.Env
 	stores  map[string]any
-	readers map[broker.TopicPartition][]globalReader
+	feeds   map[broker.TopicPartition][]op.GlobalFeed
 	ends    map[broker.TopicPartition]int64 // to be reached first
+	started bool
 }
 
-type globalReader struct {
-	store op.GlobalStore
-	step  string
-}
-
-// newGlobals makes the tables, empty.
-func newGlobals(t *topology.Topology, specs []topology.GlobalSpec) (*globals, error) {
-	g := &globals{stores: make(map[string]any), readers: make(map[broker.TopicPartition][]globalReader)}
+// newGlobals makes the stores, empty.
+func newGlobals(cfg op.GlobalConfig, specs []topology.GlobalSpec) (*globals, error) {
+	g := &globals{stores: make(map[string]any), feeds: make(map[broker.TopicPartition][]op.GlobalFeed)}
+	cfg.GlobalStores = g.stores
+	g.env = op.NewGlobalEnv(cfg)
 	for _, s := range specs {
 		name := s.Global.Store.Name
 		f, ok := s.Global.Store.Op.(op.GlobalFactory)
 		if !ok {
-			return nil, fmt.Errorf("millrace: global table %s cannot be made: it has no factory", name)
+			return nil, fmt.Errorf("millrace: global store %s cannot be made: it has no factory", name)
 		}
-		store := f.OpenGlobal()
-		g.stores[name] = store
+		feed, err := f.OpenGlobal(g.env, s.Global.Processor.Name)
+		if err != nil {
+			return nil, err
+		}
+		g.stores[name] = feed.Store()
 		for _, tp := range s.Inputs {
-			g.readers[tp] = append(g.readers[tp], globalReader{store: store, step: s.Global.Processor.Name})
+			g.feeds[tp] = append(g.feeds[tp], feed)
 		}
 	}
 	return g, nil
 }
 
+// start calls Init of the processors that fill stores.
+func (g *globals) start() error {
+	g.started = true
+	return g.env.Init()
+}
+
+// close closes the processors that fill stores, once nothing does any more.
+func (g *globals) close() error {
+	if !g.started {
+		return nil
+	}
+	return g.env.Close()
+}
+
 func (g *globals) partitions() []broker.TopicPartition {
-	tps := slices.Collect(maps.Keys(g.readers))
+	tps := slices.Collect(maps.Keys(g.feeds))
 	broker.SortPartitions(tps)
 	return tps
 }
@@ -56,16 +68,13 @@ func (g *globals) partitions() []broker.TopicPartition {
 // begin finds where to read from and what to reach first.
 func (g *globals) begin(ctx context.Context) error {
 	tps := g.partitions()
-	if len(tps) == 0 {
-		return nil
-	}
 	starts, err := g.admin.ListOffsets(ctx, broker.Earliest, tps...)
 	if err != nil {
-		return fmt.Errorf("millrace: global tables: %w", err)
+		return fmt.Errorf("millrace: global stores: %w", err)
 	}
 	ends, err := g.admin.ListOffsets(ctx, broker.HighWatermark, tps...)
 	if err != nil {
-		return fmt.Errorf("millrace: global tables: %w", err)
+		return fmt.Errorf("millrace: global stores: %w", err)
 	}
 	g.ends = ends
 	for i, tp := range tps {
@@ -77,22 +86,20 @@ func (g *globals) begin(ctx context.Context) error {
 	return nil
 }
 
-// full tells whether every table has reached the end that its topic had at the beginning.
+// full tells whether every store has reached the end that its topic had at the beginning.
 func (g *globals) full() bool { return len(g.ends) == 0 }
 
-// add takes what was fetched into the tables.
+// add takes what was fetched into the stores.
 func (g *globals) add(batches []broker.Batch) error {
 	for i := range batches {
 		b := &batches[i]
 		if b.Err != nil {
-			// Kafka Streams stops too: a table that misses rows would give wrong results in silence.
-			return fmt.Errorf("millrace: global table: fetch %s-%d: %w", b.Topic, b.Partition, b.Err)
+			// Kafka Streams stops too: a store that misses rows would give wrong results in silence.
+			return fmt.Errorf("millrace: global store: fetch %s-%d: %w", b.Topic, b.Partition, b.Err)
 		}
-		for _, r := range g.readers[b.TopicPartition] {
+		for _, feed := range g.feeds[b.TopicPartition] {
 			for j := range b.Records {
-				if _, err := op.ApplyGlobal(op.GlobalApply{
-					Store: r.store, Step: r.step, In: b.TopicPartition, Record: &b.Records[j], Handler: g.handler, Metrics: g.metrics,
-				}); err != nil {
+				if err := feed.Take(&b.TopicPartition, &b.Records[j]); err != nil {
 					return err
 				}
 			}
@@ -104,7 +111,7 @@ func (g *globals) add(batches []broker.Batch) error {
 	return nil
 }
 
-// fill reads until the tables are full.
+// fill reads until the stores are full.
 func (g *globals) fill(ctx context.Context) error {
 	for !g.full() {
 		if err := ctx.Err(); err != nil {
@@ -117,7 +124,7 @@ func (g *globals) fill(ctx context.Context) error {
 	return nil
 }
 
-// follow keeps the tables up to date until the context ends.
+// follow keeps the stores up to date until the context ends.
 func (g *globals) follow(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := g.add(g.fetcher.Poll(ctx)); err != nil {

@@ -29,7 +29,7 @@ type Clients struct {
 	// Committed fetches read committed, User the user's topics where they are read otherwise; nil: Committed does that too.
 	Committed broker.Fetcher
 	User      broker.Fetcher
-	// Global fetches the topics of global tables, read committed; it may be nil where there are none.
+	// Global fetches the topics of global stores, read committed; it may be nil where there are none.
 	Global broker.Fetcher
 	// Membership opens the instance's part in its group.
 	Membership func(Member) (broker.Membership, error)
@@ -184,6 +184,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		if r.member != nil {
 			_ = r.leave(false)
 		}
+		r.closeGlobals()
 		if ctx.Err() != nil {
 			// It was told to stop before it had begun: what a question that was cut short has to say is no news.
 			r.log.Info("stopped while starting", "error", err)
@@ -226,11 +227,12 @@ func (r *Runner) loop(ctx context.Context) error {
 	for _, l := range r.loops {
 		r.wg.Go(func() { l.run(inner) })
 	}
-	if r.globals != nil && len(r.globals.readers) > 0 {
+	if r.globals != nil && len(r.globals.feeds) > 0 {
 		r.wg.Go(func() {
 			if err := r.globals.follow(inner); err != nil && inner.Err() == nil {
 				r.inbox.post(Failed{Err: err})
 			}
+			r.closeGlobals()
 		})
 	}
 	r.wg.Go(r.refresh)
@@ -262,6 +264,16 @@ func (r *Runner) loop(ctx context.Context) error {
 	}
 	r.waitWorkers()
 	return r.err
+}
+
+// closeGlobals closes the processors that fill global stores, in the goroutine that ran them. Nothing depends on how it ends.
+func (r *Runner) closeGlobals() {
+	if r.globals == nil {
+		return
+	}
+	if err := r.globals.close(); err != nil {
+		r.log.Warn("a processor that fills a global store did not close", "error", err)
+	}
 }
 
 // waitWorkers waits for the workers, but not for one that is inside user code past its deadline.

@@ -10,13 +10,14 @@ import (
 
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/clock"
+	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/restore"
 	"github.com/millrace-io/millrace/internal/state"
 	"github.com/millrace-io/millrace/internal/topology"
 )
 
 // start does everything that comes before the first event: it finds the cluster, resolves the topology, locks the state
-// directory, makes the internal topics, fills the global tables and opens the membership.
+// directory, makes the internal topics, fills the global stores and opens the membership.
 func (r *Runner) start(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
 		r.reach, r.look, r.openState, r.refuseForeign, r.makeTopics, r.fillGlobals, r.join,
@@ -137,7 +138,8 @@ func (r *Runner) makeTopics(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if r.globals, err = newGlobals(r.cfg.Topology, plan.Globals); err != nil {
+	global := op.GlobalConfig{Ctx: r.ctx, NowMs: r.cfg.Clock.NowMs, Metrics: r.cfg.Metrics, Handlers: r.cfg.Handlers}
+	if r.globals, err = newGlobals(global, plan.Globals); err != nil {
 		return err
 	}
 	r.current.Store(&plan)
@@ -146,10 +148,13 @@ func (r *Runner) makeTopics(ctx context.Context) error {
 
 func (r *Runner) fillGlobals(ctx context.Context) error {
 	g := r.globals
-	if len(g.readers) == 0 {
+	if len(g.feeds) == 0 {
 		return nil
 	}
-	g.fetcher, g.admin, g.handler, g.metrics = r.cfg.Clients.Global, r.cfg.Clients.Admin, r.cfg.Handlers.Deserialization, r.cfg.Metrics
+	g.fetcher, g.admin = r.cfg.Clients.Global, r.cfg.Clients.Admin
+	if err := g.start(); err != nil {
+		return err
+	}
 	if err := r.within(ctx, "finding the ends of global topics", g.begin); err != nil {
 		return err
 	}
@@ -157,7 +162,7 @@ func (r *Runner) fillGlobals(ctx context.Context) error {
 	if err := g.fill(ctx); err != nil {
 		return err
 	}
-	r.log.Info("global tables are full", "tables", slices.Sorted(maps.Keys(g.stores)), "took", r.cfg.Clock.Now().Sub(started))
+	r.log.Info("global stores are full", "stores", slices.Sorted(maps.Keys(g.stores)), "took", r.cfg.Clock.Now().Sub(started))
 	return nil
 }
 

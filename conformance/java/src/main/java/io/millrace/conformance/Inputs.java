@@ -3,8 +3,10 @@ package io.millrace.conformance;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Random;
+import java.util.Set;
 import java.util.function.Consumer;
 import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.common.header.internals.RecordHeaders;
@@ -38,6 +40,7 @@ final class Inputs {
     private double headers = 0.2;
     private double advances = 0;
     private int advance = 1;
+    private boolean apart = false;
 
     private Inputs(int count) {
         this.count = count;
@@ -117,6 +120,12 @@ final class Inputs {
         return this;
     }
 
+    /** No two records have the same time: one that would has the next time that is free. */
+    Inputs apart() {
+        apart = true;
+        return this;
+    }
+
     /** A record that comes before the random ones; null is a null. */
     Inputs first(String topic, String key, String value, long timestamp) {
         fixed.add(new Step(topic, bytes(key), bytes(value), timestamp, new RecordHeaders(), 0));
@@ -137,6 +146,7 @@ final class Inputs {
             highest = Math.max(highest, s.timestamp());
         }
         long before = start;
+        Set<Long> taken = new HashSet<>();
         double weights = topics.stream().mapToDouble(t -> t.weight).sum();
         for (int i = 0; i < count; i++) {
             if (r.nextDouble() < advances) {
@@ -159,6 +169,9 @@ final class Inputs {
                     ts = Math.floorDiv(ts, grid) * grid + r.nextInt(3) - 1;
                 }
                 ts = Math.max(ts, 0);
+            }
+            while (apart && !taken.add(ts)) {
+                ts++;
             }
             now = Math.max(now, ts);
             before = ts;

@@ -1,0 +1,16 @@
+d("versioned-table", b->{ KTable<String,String> t=b.table("t",ver("v")); st(b,"s").leftJoin(t,J).to("out"); });
+d("versioned-table-node-named", b->{ KTable<String,String> t=b.table("t",Consumed.<String,String>as("n"),ver("v")); t.toStream().to("out"); });
+d("versioned-table-filtered", b->{ KTable<String,String> t=b.<String,String>table("t",ver("v")).filter((k,v)->true).mapValues(v->v); st(b,"s").join(t,J).to("out"); });
+d("versioned-table-filtered-and-kept", b->{ KTable<String,String> t=b.<String,String>table("t",ver("v")).filter((k,v)->true,ver("kept")); st(b,"s").join(t,J).to("out"); });
+d("versioned-to-table", b->{ KTable<String,String> t=st(b,"in").selectKey((k,v)->v).toTable(Named.as("tabled"),ver("v").withKeySerde(S).withValueSerde(S)); t.toStream().to("out"); });
+d("versioned-reduce", b->{ st(b,"in").groupByKey().reduce((x,y)->y,ver("v")).toStream().to("out"); });
+d("versioned-reduce-named", b->{ st(b,"in").groupBy((k,v)->v,Grouped.with("g",S,S)).reduce((x,y)->y,Named.as("n"),ver("v")).toStream().to("out"); });
+d("versioned-count", b->{ st(b,"in").groupByKey().count(Materialized.<String,Long>as(Stores.persistentVersionedKeyValueStore("v",Duration.ofMillis(10)))).toStream().to("out"); });
+d("versioned-tables-joined", b->{ KTable<String,String> l=b.table("l",ver("lv")), r=b.table("r",ver("rv")); l.outerJoin(r,J,Named.as("j"),ver("kept")).toStream().to("out"); });
+d("versioned-tables-joined-by-foreign-key", b->{ KTable<String,String> l=b.table("l",ver("lv")), r=b.table("r",ver("rv")); l.join(r,v->v,J,TableJoined.as("fj"),ver("kept")).toStream().to("out"); });
+d("versioned-store", b->{ b.addStateStore(Stores.versionedKeyValueStoreBuilder(Stores.persistentVersionedKeyValueStore("v",Duration.ofMillis(10)),S,S)); st(b,"in").process(Pass::new,"v").to("out"); });
+d("global-store", b->{ b.addGlobalStore(kv("st"),"g",Consumed.with(S,S),Fill::new); st(b,"in").process(Pass::new).to("out"); });
+d("global-store-named", b->{ b.addGlobalStore(kv("st"),"g",Consumed.<String,String>as("fill").withKeySerde(S).withValueSerde(S),Fill::new); st(b,"in").process(Pass::new).to("out"); });
+d("global-stores-between", b->{ st(b,"a").to("a-out"); b.addGlobalStore(kv("one"),"g1",Consumed.with(S,S),Fill::new); b.globalTable("g2",Materialized.as("two")); st(b,"b").groupBy((k,v)->v,Grouped.with(S,S)).count().toStream().to("b-out"); b.addGlobalStore(kv("three"),"g3",Consumed.with(S,S),Fill::new); });
+r("read-only-store", t->{ t.addReadOnlyStateStore(kv("st"),"st-updates-source",S.deserializer(),S.deserializer(),"t","st-updates",Fill::new); t.addSource("in-source","in"); t.addProcessor("find",Pass::new,"in-source"); t.connectProcessorAndStateStores("find","st"); t.addSink("write","out","find"); });
+r("read-only-store-named", t->{ t.addReadOnlyStateStore(kv("st"),"fill-source",S.deserializer(),S.deserializer(),"t","fill",Fill::new); t.addSource("in-source","in"); t.addProcessor("find",Pass::new,"in-source"); t.connectProcessorAndStateStores("find","st"); t.addSink("write","out","find"); });
