@@ -51,6 +51,9 @@ func (o *appOptions) check(t *Topology) error {
 	if len(t.t.Subtopologies()) == 0 && len(t.t.Globals()) == 0 {
 		return errors.New("millrace: the topology reads nothing: it needs a source, such as millrace.From")
 	}
+	if err := t.checkOptimization(o.cfg.Optimization); err != nil {
+		return err
+	}
 	if !o.cfg.ExplicitNames {
 		return nil
 	}

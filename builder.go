@@ -3,6 +3,7 @@ package millrace
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -74,7 +75,7 @@ func (b *Builder) Build() (*Topology, error) {
 		return nil, buildErrors(err)
 	}
 	b.relaxNullKeys(t)
-	return &Topology{t: t}, nil
+	return &Topology{t: t, optimized: maps.Clone(b.optimized)}, nil
 }
 
 // relaxNullKeys lets records with a null key pass the repartition topics before a left join, however far away: the join

@@ -1,6 +1,9 @@
 package millrace
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Optimization is a change of the physical topology that leaves the results as they are. It changes which internal topics
 // there are, so an application that has run keeps the ones that it was started with, or begins anew.
@@ -51,14 +54,20 @@ func Optimize(which ...Optimization) BuildOption {
 }
 
 // OptimizeProperty is Optimize with the value of the property topology.optimization: none, all, or names separated by commas.
+// Where an App is given the property too, by FromProperties, NewApp demands that the topology was built with that value.
 func OptimizeProperty(value string) BuildOption {
+	return Optimize(optimizations(strings.Split(value, ","))...)
+}
+
+// optimizations reads a list of names.
+func optimizations(names []string) []Optimization {
 	var which []Optimization
-	for name := range strings.SplitSeq(value, ",") {
+	for _, name := range names {
 		if name = strings.TrimSpace(name); name != "" && name != "none" {
 			which = append(which, Optimization(name))
 		}
 	}
-	return Optimize(which...)
+	return which
 }
 
 func (b *Builder) optimize(o Optimization) {
@@ -66,4 +75,24 @@ func (b *Builder) optimize(o Optimization) {
 		b.optimized = make(map[Optimization]bool)
 	}
 	b.optimized[o] = true
+}
+
+// checkOptimization holds the property of an application against what its topology was built with. Nothing was asked for if
+// the property is none. A topology is ready when the application is made, and going on with other internal topics than the
+// property says would lose what is in those.
+func (t *Topology) checkOptimization(property []string) error {
+	for _, o := range optimizations(property) {
+		each := []Optimization{o}
+		if o == OptimizeAll {
+			each = []Optimization{ReuseSourceTopics, MergeRepartitionTopics, SingleStoreSelfJoin}
+		}
+		for _, o := range each {
+			if !t.optimized[o] {
+				value := strings.Join(property, ",")
+				return fmt.Errorf("millrace: setting topology.optimization = %q: the topology was built without %s: give the value to the builder, millrace.NewBuilder(millrace.OptimizeProperty(%q))",
+					value, o, value)
+			}
+		}
+	}
+	return nil
 }

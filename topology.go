@@ -11,6 +11,8 @@ import (
 // In Kafka Streams: Topology.
 type Topology struct {
 	t *topology.Topology
+	// optimized are the optimisations that it was built with.
+	optimized map[Optimization]bool
 }
 
 // Describe prints the topology as Kafka Streams does: sub-topologies with their sources, steps, stores and sinks. Names of

@@ -94,6 +94,8 @@ type Config struct {
 	// ExplicitNames refuses a topology in which a store or an internal topic has a generated name. Property:
 	// ensure.explicit.internal.resource.naming.
 	ExplicitNames bool
+	// Optimization is how the topology has to have been built. Property: topology.optimization.
+	Optimization []string
 
 	// Timestamps says what gives a record its event time, where its topic does not say it. Property:
 	// default.timestamp.extractor.

@@ -146,8 +146,6 @@ func TestFromProperties_errors(t *testing.T) {
 		{"processing.guarantee", "exactly_once", []string{`"exactly_once"`, "must be at_least_once or exactly_once_v2"}},
 		{"group.protocol", "streams", []string{"must be classic", "KIP-1071"}},
 		{"group.protocol", "consumer", []string{"must be classic"}},
-		{"topology.optimization", "all", []string{"must be none", "planned"}},
-		{"topology.optimization", "merge.repartition.topics", []string{"must be none"}},
 		{"num.standby.replicas", "1", []string{"must be 0", "no standbys"}},
 		{"upgrade.from", "3.4", []string{"not supported", "stop the old application"}},
 		{"dsl.store.format", "HEADERS", []string{"must be DEFAULT"}},
