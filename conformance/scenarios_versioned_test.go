@@ -45,10 +45,12 @@ func (p *historian) Process(r textRecord) error {
 	case r.Value == nil:
 		said = append(said, "deleted")
 		// In Java a deletion returns what held at its time.
-		if err := tell(p.store.GetAsOf(*r.Key, r.TimestampMs)); err != nil {
+		old, ok, err := p.store.GetAsOf(*r.Key, r.TimestampMs)
+		if err != nil {
 			return err
 		}
-		if _, err := p.store.Delete(*r.Key, r.TimestampMs); err != nil {
+		placed, err := p.store.Delete(*r.Key, r.TimestampMs)
+		if err := tell(old, ok && placed != store.TooOld, err); err != nil {
 			return err
 		}
 	case strings.HasSuffix(*r.Value, "3"):

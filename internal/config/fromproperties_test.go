@@ -69,6 +69,7 @@ func TestFromProperties_application(t *testing.T) {
 	want.OnProcessingError = ContinueOnError
 	want.DeadLetterTopic = "orders-dead"
 	want.ExplicitNames = true
+	want.Optimization = []string{"none"}
 	want.TopicConfigs = map[string]string{"min.insync.replicas": "2", "segment.bytes": "1048576"}
 	want.MemoryLimit = 256 << 20
 	want.StaticMembership = false
