@@ -303,6 +303,37 @@ func (features) Versioned(r *registry) {
 		})
 	}
 
+	tail := func(s string) string { return s[max(0, len(s)-24):] }
+	grown := func(g millrace.GroupedTable[string, string], on storage) {
+		millrace.AggregateTable(g, func() string { return "" }, func(_, v, agg string) string { return tail(agg + "+" + v) },
+			func(_, v, agg string) string { return tail(agg + "-" + v) }, serde.String, on(millrace.StoreName("texts"))...).ToStream().To(texts("texts-out"))
+	}
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	key := millrace.WithKey(serde.String)
+	r.stores("versioned-grouped", func(b *millrace.Builder, on storage) {
+		t := millrace.TableFrom(b, texts("t"), on(versioned("rows", 30*ms)...)...)
+		kept := t.Filter(func(_, v string) bool { return !strings.HasPrefix(v, "s") })
+		g := millrace.GroupTableBy(kept, func(_, v string) (string, string) { return v[:1], v }, millrace.RepartitionName("g"), key, text)
+		counts := millrace.CountTable(g, on(millrace.StoreName("counts"))...)
+		millrace.MapValues(counts.ToStream(), number, millrace.As("text")).To(texts("counts-out"))
+		grown(g, on)
+		leftJoin(millrace.From(b, texts("s")), t, "j", "out")
+	})
+
+	r.stores("versioned-grouped-to-versions", func(b *millrace.Builder, on storage) {
+		t := millrace.TableFrom(b, texts("t"), on(millrace.StoreName("rows"))...)
+		g := millrace.GroupTableBy(t, func(_, v string) (string, string) { return v[:1], v }, millrace.RepartitionName("g"), key, text)
+		n := millrace.CountTable(g, on(versioned("counts", 30*ms)...)...)
+		millrace.MapValues(n.ToStream(), number, millrace.As("text")).To(texts("counts-out"))
+		grown(millrace.GroupTableBy(n, func(k string, n int64) (string, string) { return "all", k + number(n) },
+			millrace.RepartitionName("again"), key, text), on)
+	})
+
+	r.stores("versioned-join-grace", func(b *millrace.Builder, on storage) {
+		t := millrace.TableFrom(b, texts("t"), on(versioned("rows", 30*ms)...)...)
+		millrace.LeftJoinTable(millrace.From(b, texts("s")), t, leftSlash, millrace.As("waits"), millrace.JoinGrace(12*ms)).To(texts("out"))
+	})
+
 	r.stores("versioned-store", func(b *millrace.Builder, on storage) {
 		st := millrace.NewVersionedStore("st", 30*ms, serde.String, serde.String, on()...)
 		millrace.Process(millrace.From(b, free("in")), func() *historian { return &historian{definition: st} }, millrace.As("p"), millrace.WithStores(st)).

@@ -4,11 +4,14 @@ import java.time.Duration;
 import java.util.List;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Joined;
+import org.apache.kafka.streams.kstream.KGroupedTable;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
@@ -77,6 +80,10 @@ final class ScenariosVersioned implements Scenarios {
         t.toStream().to("sums-out");
         KStream<String, String> s = b.stream("s");
         s.leftJoin(t, (x, y) -> x + "/" + y, Joined.as("j")).to("out");
+    }
+
+    private static String tail(String s) {
+        return s.length() > 24 ? s.substring(s.length() - 24) : s;
     }
 
     private static Inputs foreignRows(int n) {
@@ -298,6 +305,32 @@ final class ScenariosVersioned implements Scenarios {
         r.stores("versioned-tables-both", twoTables(400), b -> joinTables(b, true, true));
         r.stores("versioned-tables-left", twoTables(300), b -> joinTables(b, true, false));
         r.stores("versioned-tables-right", twoTables(300), b -> joinTables(b, false, true));
+
+        r.stores("versioned-grouped", streamAndTable(400), b -> {
+            KTable<String, String> t = b.table("t", versioned("rows", 30));
+            Grouped<String, String> as = Grouped.with("g", Serdes.String(), Serdes.String());
+            KGroupedTable<String, String> g = t.filter((k, v) -> !v.startsWith("s")).groupBy((k, v) -> KeyValue.pair(v.substring(0, 1), v), as);
+            g.count(Materialized.as("counts")).toStream().mapValues(String::valueOf, Named.as("text")).to("counts-out");
+            g.aggregate(() -> "", (k, v, agg) -> tail(agg + "+" + v), (k, v, agg) -> tail(agg + "-" + v), Materialized.as("texts"))
+                .toStream().to("texts-out");
+            b.<String, String>stream("s").leftJoin(t, (x, y) -> x + "/" + y, Joined.as("j")).to("out");
+        });
+
+        r.stores("versioned-grouped-to-versions", streamAndTable(300), b -> {
+            KTable<String, String> t = b.table("t", Materialized.as("rows"));
+            Grouped<String, String> as = Grouped.with("g", Serdes.String(), Serdes.String());
+            KTable<String, Long> n = t.groupBy((k, v) -> KeyValue.pair(v.substring(0, 1), v), as).count(versioned("counts", 30));
+            n.toStream().mapValues(String::valueOf, Named.as("text")).to("counts-out");
+            n.groupBy((k, v) -> KeyValue.pair("all", k + v), Grouped.with("again", Serdes.String(), Serdes.String()))
+                .aggregate(() -> "", (k, v, agg) -> tail(agg + "+" + v), (k, v, agg) -> tail(agg + "-" + v), Materialized.as("texts"))
+                .toStream().to("texts-out");
+        });
+
+        r.stores("versioned-join-grace", streamAndTable(300), b -> {
+            KTable<String, String> t = b.table("t", versioned("rows", 30));
+            KStream<String, String> s = b.stream("s");
+            s.leftJoin(t, (x, y) -> x + "/" + y, Joined.<String, String, String>as("waits").withGracePeriod(Duration.ofMillis(12))).to("out");
+        });
 
         r.stores("versioned-foreign-both", foreignRows(400), b -> joinForeign(b, true, true));
         r.stores("versioned-foreign-left", foreignRows(300), b -> joinForeign(b, true, false));
