@@ -1,0 +1,69 @@
+package io.millrace.conformance;
+
+import java.time.Duration;
+import org.apache.kafka.common.serialization.Serde;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.kstream.JoinWindows;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.StreamJoined;
+import org.apache.kafka.streams.kstream.ValueJoiner;
+
+/**
+ * Joins of two streams. Disorder stays below before, after and grace; unmatched rows come out at the end, by a jump in time,
+ * since Java's moment for each depends on which row it looked at last.
+ */
+final class ScenariosStreamJoins implements Scenarios {
+    private static final Serde<String> S = Serdes.String();
+    private static final ValueJoiner<String, String, String> PAIR = (l, r) -> l + "/" + r;
+
+    private static Inputs input() {
+        return Inputs.of(250)
+            .topic("l", t -> t.keys("a", "b", "c").nullKeys(0.04).nullValues(0.06))
+            .topic("r", t -> t.keys("a", "b", "c", "d").nullKeys(0.04).nullValues(0.06))
+            .grid(0, 10)
+            .disorder(0.3, 12);
+    }
+
+    private static Inputs ended() {
+        return input().last("l", "end", "x", 1_000_000).last("r", "end2", "y", 1_000_000);
+    }
+
+    private static JoinWindows windows(long before, long after, long grace) {
+        return JoinWindows.ofTimeDifferenceAndGrace(Duration.ofMillis(after), Duration.ofMillis(grace)).before(Duration.ofMillis(before));
+    }
+
+    private static StreamJoined<String, String, String> joined(String name) {
+        return StreamJoined.<String, String, String>as(name).withName(name)
+            .withKeySerde(S).withValueSerde(S).withOtherValueSerde(S);
+    }
+
+    @Override
+    public void register(Registry r) {
+        r.stores("stream-join-inner", input(), b -> {
+            KStream<String, String> l = b.stream("l");
+            l.join(b.stream("r"), PAIR, windows(15, 15, 12), joined("j")).to("out");
+        });
+        r.stores("stream-join-inner-asymmetric", input(), b -> {
+            KStream<String, String> l = b.stream("l");
+            l.join(b.stream("r"), PAIR, windows(20, 14, 30), joined("j")).to("out");
+        });
+        r.stores("stream-join-left", ended(), b -> {
+            KStream<String, String> l = b.stream("l");
+            l.leftJoin(b.stream("r"), PAIR, windows(15, 15, 100_000), joined("j")).to("out");
+        });
+        r.stores("stream-join-outer", ended(), b -> {
+            KStream<String, String> l = b.stream("l");
+            l.outerJoin(b.stream("r"), PAIR, windows(13, 25, 100_000), joined("j")).to("out");
+        });
+        r.stores("stream-join-self", input(), b -> {
+            KStream<String, String> l = b.stream("l");
+            l.join(l, PAIR, windows(13, 13, 50), joined("j")).to("out");
+        });
+        r.stores("stream-join-chain", input(), b -> {
+            KStream<String, String> l = b.stream("l");
+            KStream<String, String> other = b.stream("r");
+            l.join(other, PAIR, windows(13, 13, 50), joined("one"))
+                .join(other, PAIR, windows(13, 20, 50), joined("two")).to("out");
+        });
+    }
+}
