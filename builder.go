@@ -25,9 +25,8 @@ type Builder struct {
 	shared map[string]repartitioned
 	// sources remembers what each source node was declared as: a second stream of the same topics hangs under it.
 	sources map[string]declaredSource
-	// nullFilters are the steps in front of repartition topics that drop null keys, by name; filterOf finds them by topic.
+	// nullFilters say, by repartition topic, whether the step in front of it keeps null keys.
 	nullFilters map[string]*bool
-	filterOf    map[string]string
 	// closeMs is how long after the end of a window a windowed step closes it, by node: its grace, with the gap of sessions,
 	// or neverCloses.
 	closeMs map[string]int64
@@ -36,6 +35,8 @@ type Builder struct {
 	opts    topology.BuildOptions
 	// optimized holds the optimisations asked for.
 	optimized map[Optimization]bool
+	// selfJoins rewrite the inner joins whose sides are one stream, see SingleStoreSelfJoin.
+	selfJoins []func(*topology.Builder)
 }
 
 // BuildOption is an option of a Builder.
@@ -58,7 +59,7 @@ func RequireNames() BuildOption {
 func NewBuilder(opts ...BuildOption) *Builder {
 	b := &Builder{
 		t: topology.NewBuilder(), shared: make(map[string]repartitioned), sources: make(map[string]declaredSource),
-		nullFilters: make(map[string]*bool), filterOf: make(map[string]string), closeMs: make(map[string]int64),
+		nullFilters: make(map[string]*bool), closeMs: make(map[string]int64),
 	}
 	for _, o := range opts {
 		o.applyBuild(b)
@@ -70,9 +71,13 @@ func NewBuilder(opts ...BuildOption) *Builder {
 //
 // In Kafka Streams: StreamsBuilder#build.
 func (b *Builder) Build() (*Topology, error) {
-	t, err := b.t.Build(b.opts)
+	declared, wider := b.optimizeGraph()
+	t, err := declared.Build(b.opts)
 	if err != nil {
 		return nil, buildErrors(err)
+	}
+	for _, topic := range wider {
+		*b.nullFilters[topic] = true
 	}
 	b.relaxNullKeys(t)
 	return &Topology{t: t, optimized: maps.Clone(b.optimized)}, nil
@@ -89,11 +94,13 @@ func (b *Builder) relaxNullKeys(t *topology.Topology) {
 			return
 		}
 		seen[name] = true
-		if keep := b.nullFilters[name]; keep != nil {
-			*keep = true
-		}
 		if n.Kind == topology.SourceNode && n.Internal {
-			up(b.filterOf[n.Topics[0]])
+			if keep := b.nullFilters[n.Topics[0]]; keep != nil {
+				*keep = true
+			}
+			for _, before := range t.Writers(n.Topics[0]) {
+				up(before.Name)
+			}
 		}
 		for _, p := range n.Parents {
 			up(p.Name)
@@ -167,6 +174,9 @@ type step struct {
 	b    *Builder
 	verb string
 	pos  topology.Pos
+	role topology.Role
+	// ownTopic says that the step's repartition topic is the user's: none is merged with it.
+	ownTopic bool
 	stepOptions
 }
 
@@ -400,9 +410,9 @@ func repartition[K, V any](s *step, in Stream[K, V], prefix string, key serde.Se
 		return Stream[K, V]{b: in.b, node: in.parent(), sources: in.sources, key: key, value: value}
 	}
 	s.checkSerde("repartition topic "+topic, key, value)
-	s.b.t.InternalTopic(topology.RepartitionTopic{Name: topic, Partitions: s.partitions, Auto: auto, Pos: s.pos})
+	s.b.t.InternalTopic(topology.RepartitionTopic{Name: topic, Partitions: s.partitions, Auto: auto, Mergeable: !s.ownTopic, Pos: s.pos})
 	keep := new(bool)
-	s.b.nullFilters[filter], s.b.filterOf[topic] = keep, filter
+	s.b.nullFilters[topic] = keep
 	s.b.t.AddProcessor(topology.Processor{Name: filter, Parents: []string{in.parent()}, Op: op.NewDropNullKeys[K, V](keep), Pos: s.pos})
 	s.b.t.AddSink(topology.Sink{Name: sink, Topic: topic, Parents: []string{filter}, Pos: s.pos,
 		Op: op.NewSink(op.SinkSpec[K, V]{Topic: topic, Internal: true, Partition: partitioner[K, V](s), Key: key, Value: value})})

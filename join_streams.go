@@ -3,6 +3,7 @@ package millrace
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/millrace-io/millrace/internal/op"
@@ -129,6 +130,7 @@ func (j *streamJoin[K, VL, VR, R]) add(l Stream[K, VL], r Stream[K, VR], w windo
 	if !ok {
 		return Stream[K, R]{b: l.b, node: l.parent(), sources: l.sources}, Stream[K, window.LateJoin[VL, VR]]{b: l.b, node: l.parent(), sources: l.sources}
 	}
+	self := l.parent() == r.parent()
 	known := l.key
 	if known == nil {
 		known = r.key
@@ -143,8 +145,11 @@ func (j *streamJoin[K, VL, VR, R]) add(l Stream[K, VL], r Stream[K, VR], w windo
 	j.b.t.CopartitionSources(union(l.sources, r.sources)...)
 	j.name()
 	late := new(string)
-	spec := j.addNodes(l, r, w, late)
+	spec := j.addNodes(l, r, w, self, late)
 	j.addStores(spec, w, retention)
+	if !j.left {
+		j.b.selfJoins = append(j.b.selfJoins, j.selfJoin(*spec))
+	}
 	sources := union(l.sources, r.sources)
 	out := Stream[K, R]{b: j.b, node: j.nodes.merge, sources: sources, key: j.key, origin: j.verb}
 	return out, j.lateStream(sources, late, j.nodes.thisWindow, j.nodes.otherWindow)
@@ -231,11 +236,11 @@ func (j *streamJoin[K, VL, VR, R]) withJoin(spec op.StreamJoinSpec[K, VL, VR, R]
 	})
 }
 
-func (j *streamJoin[K, VL, VR, R]) addNodes(l Stream[K, VL], r Stream[K, VR], w window.JoinWindows, late *string) *op.StreamJoinSpec[K, VL, VR, R] {
+func (j *streamJoin[K, VL, VR, R]) addNodes(l Stream[K, VL], r Stream[K, VR], w window.JoinWindows, self bool, late *string) *op.StreamJoinSpec[K, VL, VR, R] {
 	spec := op.StreamJoinSpec[K, VL, VR, R]{
 		BeforeMs: w.BeforeMs(), AfterMs: w.AfterMs(), GraceMs: w.GraceMs(), KeepLeft: j.left, KeepRight: j.right,
 		LeftStore: j.stores.this, RightStore: j.stores.other, Unmatched: j.stores.shared,
-		Self: l.parent() == r.parent(), Merge: j.nodes.merge, Late: late,
+		Self: self, Merge: j.nodes.merge, Late: late,
 	}
 	n := j.nodes
 	add := func(name, parent string, make func(*op.StreamJoinSpec[K, VL, VR, R]) op.Factory) {
@@ -250,6 +255,29 @@ func (j *streamJoin[K, VL, VR, R]) addNodes(l Stream[K, VL], r Stream[K, VR], w 
 		j.b.relaxed = append(j.b.relaxed, n.merge)
 	}
 	return &spec
+}
+
+// selfJoin returns what makes of an inner join whose sides are one stream the join with one store: the step that keeps the left
+// records, and the one that brought the results together and now finds them.
+func (j *streamJoin[K, VL, VR, R]) selfJoin(spec op.StreamJoinSpec[K, VL, VR, R]) func(*topology.Builder) {
+	n, stores := j.nodes, j.stores
+	spec.RightStore, spec.Self = spec.LeftStore, true
+	keep := op.NewSelfJoinWindow(&spec)
+	find := j.withJoin(spec, op.NewSelfJoin[K, VL, VR, R])
+	return func(t *topology.Builder) {
+		from := t.Parents(n.thisWindow)
+		if !slices.Equal(from, t.Parents(n.otherWindow)) {
+			return
+		}
+		t.Remove(n.otherWindow, n.this, n.other)
+		t.RemoveStore(stores.other)
+		t.Rewire(n.thisWindow, keep, from...)
+		t.Rewire(n.merge, find, n.thisWindow)
+		t.Connect(n.merge, stores.this)
+		if *spec.Late != "" {
+			t.Rewire(*spec.Late, nil, n.thisWindow)
+		}
+	}
 }
 
 // addStores adds the stores of both sides, and that of the rows that wait.

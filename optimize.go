@@ -3,6 +3,8 @@ package millrace
 import (
 	"fmt"
 	"strings"
+
+	"github.com/millrace-io/millrace/internal/topology"
 )
 
 // Optimization is a change of the physical topology that leaves the results as they are. It changes which internal topics
@@ -22,10 +24,16 @@ const (
 	// In Kafka Streams: StreamsConfig.REUSE_KTABLE_SOURCE_TOPICS.
 	ReuseSourceTopics Optimization = "reuse.ktable.source.topics"
 	// MergeRepartitionTopics sends a stream whose key has changed through one repartition topic for all steps that follow.
+	// The topic stands right behind the step that changed the key, or behind a Merge of such a stream, and has the name of the
+	// first topic that it replaces. Filter, Peek and Split that stood before a topic come behind it. A step that changes values
+	// (MapValues, ProcessValues, JoinGlobal) is not moved, and neither is one behind Process: its topics stay apart, as does that
+	// of Repartition.
 	//
 	// In Kafka Streams: StreamsConfig.MERGE_REPARTITION_TOPICS.
 	MergeRepartitionTopics Optimization = "merge.repartition.topics"
-	// SingleStoreSelfJoin keeps the records of a stream that is joined with itself once.
+	// SingleStoreSelfJoin keeps the records of a stream that JoinStreams joins with itself once: the join has the store of its
+	// left side alone. LeftJoinStreams and OuterJoinStreams keep theirs, since records with a null key, or without a match where
+	// the window leaves out the record itself, would get lost.
 	//
 	// In Kafka Streams: StreamsConfig.SINGLE_STORE_SELF_JOIN.
 	SingleStoreSelfJoin Optimization = "single.store.self.join"
@@ -42,10 +50,12 @@ func Optimize(which ...Optimization) BuildOption {
 	return buildOption(func(b *Builder) {
 		for _, o := range which {
 			switch o {
-			case ReuseSourceTopics:
+			case ReuseSourceTopics, MergeRepartitionTopics, SingleStoreSelfJoin:
 				b.optimize(o)
-			case MergeRepartitionTopics, SingleStoreSelfJoin, OptimizeAll:
-				b.t.Errorf(callerPos(), "the optimisation %s is not supported yet: use ReuseSourceTopics alone, and leave the property at that too", o)
+			case OptimizeAll:
+				b.optimize(ReuseSourceTopics)
+				b.optimize(MergeRepartitionTopics)
+				b.optimize(SingleStoreSelfJoin)
 			default:
 				b.t.Errorf(callerPos(), "there is no optimisation %q: use ReuseSourceTopics, MergeRepartitionTopics, SingleStoreSelfJoin or OptimizeAll", o)
 			}
@@ -95,4 +105,23 @@ func (t *Topology) checkOptimization(property []string) error {
 		}
 	}
 	return nil
+}
+
+// optimizeGraph returns the graph that is built, and the repartition topics that feed more than they did as declared, so that
+// null keys pass them: the steps behind decide as they did before.
+func (b *Builder) optimizeGraph() (t *topology.Builder, wider []string) {
+	merge, single := b.optimized[MergeRepartitionTopics], b.optimized[SingleStoreSelfJoin]
+	if b.t.Failed() || !merge && !single {
+		return b.t, nil
+	}
+	t = b.t.Clone()
+	if merge {
+		wider = t.MergeRepartitions()
+	}
+	if single {
+		for _, rewrite := range b.selfJoins {
+			rewrite(t)
+		}
+	}
+	return t, wider
 }

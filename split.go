@@ -37,7 +37,7 @@ func (s Stream[K, V]) Split(opts ...StepOption) *Splitting[K, V] {
 	st := s.b.begin("Split", opts, nodeOptions...)
 	name := st.nodeName("KSTREAM-BRANCH-")
 	branches := new([]branch[K, V])
-	s.b.t.AddProcessor(topology.Processor{Name: name, Parents: []string{s.parent()}, Pos: st.pos,
+	s.b.t.AddProcessor(topology.Processor{Name: name, Parents: []string{s.parent()}, Role: topology.PassRole, Pos: st.pos,
 		Op: op.FactoryFunc(func(env *op.Env, step string, children []op.Child) (any, error) {
 			var all []op.Branch[K, V]
 			for _, b := range *branches {
@@ -94,7 +94,7 @@ func (s *Splitting[K, V]) add(verb string, when func(context.Context, K, V) (boo
 		suffix = st.node
 	}
 	name := s.name + suffix
-	s.in.b.t.AddProcessor(topology.Processor{Name: name, Parents: []string{s.name}, Op: op.NewPass[K, V](), Pos: st.pos})
+	s.in.b.t.AddProcessor(topology.Processor{Name: name, Parents: []string{s.name}, Op: op.NewPass[K, V](), Role: topology.PassRole, Pos: st.pos})
 	*s.branches = append(*s.branches, branch[K, V]{step: name, when: when})
 	out := s.in
 	out.node, out.branch = name, nil

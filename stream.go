@@ -122,11 +122,18 @@ func (s *step) setIdle(src *topology.Source) {
 
 // then adds a step behind a stream.
 func then[K, V, K2, V2 any](s *step, in Stream[K, V], prefix string, f op.Factory, flagged bool, key serde.Serde[K2], value serde.Serde[V2]) Stream[K2, V2] {
+	s.role = roles[prefix]
 	return thenNamed(s, in, s.nodeName(prefix), f, flagged, key, value)
 }
 
+// roles are those of steps that a repartition topic may move over, or stands behind, by the beginning of their names.
+var roles = map[string]topology.Role{
+	"KSTREAM-KEY-SELECT-": topology.KeyRole, "KSTREAM-MAP-": topology.KeyRole, "KSTREAM-FLATMAP-": topology.KeyRole,
+	"KSTREAM-FILTER-": topology.PassRole, "KSTREAM-PEEK-": topology.PassRole,
+}
+
 func thenNamed[K, V, K2, V2 any](s *step, in Stream[K, V], name string, f op.Factory, flagged bool, key serde.Serde[K2], value serde.Serde[V2]) Stream[K2, V2] {
-	s.b.t.AddProcessor(topology.Processor{Name: name, Parents: []string{in.parent()}, Op: f, Pos: s.pos})
+	s.b.t.AddProcessor(topology.Processor{Name: name, Parents: []string{in.parent()}, Op: f, Role: s.role, Pos: s.pos})
 	out := Stream[K2, V2]{b: in.b, node: name, sources: in.sources, flagged: flagged, key: key, value: value, origin: in.origin}
 	if key == nil || value == nil {
 		if in.key != nil && in.value != nil {
@@ -242,7 +249,7 @@ func (s Stream[K, V]) Merge(other Stream[K, V], opts ...StepOption) Stream[K, V]
 	}
 	name := st.nodeName("KSTREAM-MERGE-")
 	parents := union([]string{s.parent()}, []string{other.parent()}) // a stream merged with itself counts once
-	s.b.t.AddProcessor(topology.Processor{Name: name, Parents: parents, Op: op.NewPass[K, V](), Pos: st.pos})
+	s.b.t.AddProcessor(topology.Processor{Name: name, Parents: parents, Op: op.NewPass[K, V](), Role: topology.UnionRole, Pos: st.pos})
 	return Stream[K, V]{
 		b: s.b, node: name, sources: union(s.sources, other.sources), flagged: s.flagged || other.flagged, origin: "Merge",
 	}
@@ -272,6 +279,7 @@ func (s Stream[K, V]) Repartition(opts ...StepOption) Stream[K, V] {
 	if auto {
 		name = s.b.t.NextName("KSTREAM-REPARTITION-")
 	}
+	st.ownTopic = true
 	return repartition(st, s, name, keySerde(st, s.key), valueSerde(st, s.value), auto)
 }
 

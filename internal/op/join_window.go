@@ -23,52 +23,58 @@ func NewJoinWindowRight[K, L, R, O any](spec *StreamJoinSpec[K, L, R, O]) Factor
 
 func newJoinWindow[K, L, R, O, V any](spec *StreamJoinSpec[K, L, R, O], side byte, store string, keep bool, late func(V) window.LateJoin[L, R]) Factory {
 	return FactoryFunc(func(env *Env, step string, children []Child) (any, error) {
-		lateStep := *spec.Late
-		var toLate, toJoin []Child
-		for _, c := range children {
-			if lateStep != "" && c.Step == lateStep {
-				toLate = append(toLate, c)
-			} else {
-				toJoin = append(toJoin, c)
-			}
-		}
-		s, err := typedStore[*JoinStore[K, V]](env, step, store)
-		if err != nil {
-			return nil, err
-		}
-		next, err := Downstream[K, V](step, toJoin)
-		if err != nil {
-			return nil, err
-		}
-		w := &joinWindow[K, V, window.LateJoin[L, R]]{
-			guard: newGuard(env, step), side: side, keep: keep, store: s, next: next, mark: late,
-			nullKey: env.counter(step, metrics.NullKey), nullValue: env.counter(step, metrics.NullValue), lateCount: env.counter(step, metrics.Late),
-		}
-		if lateStep != "" {
-			if w.late, err = Downstream[K, window.LateJoin[L, R]](step, toLate); err != nil {
-				return nil, err
-			}
-			w.observe = func(v *window.LateJoin[L, R], tsMs int64) {
-				v.ObservedTimeMs = w.time.nowMs
-				v.Missed.StartMs, v.Missed.EndMs = w.time.reach(side, tsMs)
-			}
-		}
-		w.time, err = spec.time(env, step)
-		return w, err
+		return buildJoinWindow(spec, side, store, keep, late, env, step, children)
 	})
+}
+
+func buildJoinWindow[K, L, R, O, V any](spec *StreamJoinSpec[K, L, R, O], side byte, store string, keep bool, late func(V) window.LateJoin[L, R],
+	env *Env, step string, children []Child) (*joinWindow[K, V, window.LateJoin[L, R]], error) {
+	lateStep := *spec.Late
+	var toLate, toJoin []Child
+	for _, c := range children {
+		if lateStep != "" && c.Step == lateStep {
+			toLate = append(toLate, c)
+		} else {
+			toJoin = append(toJoin, c)
+		}
+	}
+	s, err := typedStore[*JoinStore[K, V]](env, step, store)
+	if err != nil {
+		return nil, err
+	}
+	next, err := Downstream[K, V](step, toJoin)
+	if err != nil {
+		return nil, err
+	}
+	w := &joinWindow[K, V, window.LateJoin[L, R]]{
+		joinPut: joinPut[K, V]{guard: newGuard(env, step), store: s}, side: side, keep: keep, next: next, mark: late,
+		nullKey: env.counter(step, metrics.NullKey), nullValue: env.counter(step, metrics.NullValue), lateCount: env.counter(step, metrics.Late),
+	}
+	if lateStep != "" {
+		if w.late, err = Downstream[K, window.LateJoin[L, R]](step, toLate); err != nil {
+			return nil, err
+		}
+		w.observe = func(v *window.LateJoin[L, R], side byte, tsMs int64) {
+			v.ObservedTimeMs = w.time.nowMs
+			v.Missed.StartMs, v.Missed.EndMs = w.time.reach(side, tsMs)
+		}
+	}
+	w.time, err = spec.time(env, step)
+	return w, err
 }
 
 // joinWindow keeps the records of one side. M is the value of a late record.
 type joinWindow[K, V, M any] struct {
-	guard
+	joinPut[K, V]
 	side      byte
 	keep      bool
-	store     *JoinStore[K, V]
+	putNext   bool      // the next step keeps the record itself
+	markOther func(V) M // a record is late for the other side too; nil unless that has no step
 	time      *joinTime
 	next      Sink[K, V]
 	late      Sink[K, M] // nil if late records are only counted
 	mark      func(V) M
-	observe   func(m *M, tsMs int64)
+	observe   func(m *M, side byte, tsMs int64)
 	nullKey   *metrics.Counter
 	nullValue *metrics.Counter
 	lateCount *metrics.Counter
@@ -97,7 +103,7 @@ func (w *joinWindow[K, V, M]) Process(r *processor.Record[K, V]) error {
 	case w.time.late(w.side, r.TimestampMs):
 		return w.sendLate(r)
 	}
-	if err := w.next.Process(r); err != nil {
+	if err := w.next.Process(r); err != nil || w.putNext {
 		return err
 	}
 	return w.put(r)
@@ -108,13 +114,26 @@ func (w *joinWindow[K, V, M]) sendLate(r *processor.Record[K, V]) error {
 	if w.late == nil {
 		return nil
 	}
-	w.lateR = processor.Record[K, M]{Key: r.Key, TimestampMs: r.TimestampMs, Headers: r.Headers, Value: w.mark(r.Value)}
-	w.observe(&w.lateR.Value, r.TimestampMs)
+	if err := w.sendMark(r, w.mark, w.side); err != nil || w.markOther == nil {
+		return err
+	}
+	return w.sendMark(r, w.markOther, 1-w.side)
+}
+
+func (w *joinWindow[K, V, M]) sendMark(r *processor.Record[K, V], mark func(V) M, side byte) error {
+	w.lateR = processor.Record[K, M]{Key: r.Key, TimestampMs: r.TimestampMs, Headers: r.Headers, Value: mark(r.Value)}
+	w.observe(&w.lateR.Value, side, r.TimestampMs)
 	return w.late.Process(&w.lateR)
 }
 
+// joinPut puts records into the store of a side.
+type joinPut[K, V any] struct {
+	guard
+	store *JoinStore[K, V]
+}
+
 // put keeps a record; of one with a null value only the changelog hears.
-func (w *joinWindow[K, V, M]) put(r *processor.Record[K, V]) error {
+func (w *joinPut[K, V]) put(r *processor.Record[K, V]) error {
 	for attempt := 1; ; attempt++ {
 		var err error
 		if r.NullValue {

@@ -39,6 +39,7 @@ type decl struct {
 	topic   string         // of a sink
 	dynamic string         // of a sink
 	global  bool           // of a global store: no tasks
+	role    Role           // of a processor
 }
 
 type storeDecl struct {
@@ -147,6 +148,7 @@ type Processor struct {
 	Name    string
 	Parents []string // a parent that is named twice hands each record over twice
 	Stores  []string // stores to connect; they may be added later
+	Role    Role
 	Op      any
 	Pos     Pos
 }
@@ -169,6 +171,7 @@ type RepartitionTopic struct {
 	Name       string
 	Partitions int32 // 0: derived from the topics upstream and from co-partitioning
 	Auto       bool  // the name was generated, see BuildOptions.RequireNames
+	Mergeable  bool  // it may become one with others, see MergeRepartitions
 	Pos        Pos
 }
 
@@ -183,7 +186,7 @@ func (b *Builder) AddSource(s Source) {
 
 // AddProcessor adds a processor node. Its parents must have been added before.
 func (b *Builder) AddProcessor(p Processor) {
-	d := &decl{kind: ProcessorNode, name: p.Name, parents: slices.Clone(p.Parents), op: p.Op, pos: p.Pos}
+	d := &decl{kind: ProcessorNode, name: p.Name, parents: slices.Clone(p.Parents), op: p.Op, pos: p.Pos, role: p.Role}
 	b.add(d)
 	if len(p.Stores) > 0 {
 		b.connectAt(p.Pos, p.Name, p.Stores)

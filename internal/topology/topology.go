@@ -141,6 +141,16 @@ func (t *Topology) Globals() []*Global { return t.globals }
 // Node returns the node of that name, or nil.
 func (t *Topology) Node(name string) *Node { return t.byName[name] }
 
+// Writers returns the sinks that write a topic of the topology's own.
+func (t *Topology) Writers(topic string) (sinks []*Node) {
+	for _, n := range t.nodes {
+		if n.Kind == SinkNode && n.Internal && n.Topic == topic {
+			sinks = append(sinks, n)
+		}
+	}
+	return sinks
+}
+
 // Store returns the store of that name, global or not, or nil.
 func (t *Topology) Store(name string) *StateStore { return t.byStore[name] }
 

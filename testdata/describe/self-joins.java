@@ -1,0 +1,14 @@
+o("self-join-optimised","single.store.self.join",b->{ KStream<String,String> x=st(b,"a"); x.join(x,J,W).to("o"); });
+o("self-join-optimised-named","single.store.self.join",b->{ KStream<String,String> x=st(b,"a"); x.join(x,J,W,StreamJoined.<String,String,String>as("j").withName("j")).to("o"); });
+o("self-join-optimised-two-streams","single.store.self.join",b->{ st(b,"a").join(st(b,"a"),J,W).to("o"); });
+o("self-join-optimised-flagged","single.store.self.join",b->{ KStream<String,String> x=st(b,"a").selectKey((k,v)->v); x.join(x,J,W,sj()).to("o"); });
+o("self-join-optimised-flagged-named","single.store.self.join",b->{ KStream<String,String> x=st(b,"a").selectKey((k,v)->v); x.join(x,J,W,sj().withName("n")).to("o"); });
+o("self-join-optimised-mapped","single.store.self.join",b->{ KStream<String,String> x=st(b,"a").mapValues(v->v); x.join(x,J,W).to("o"); });
+o("self-join-optimised-mapped-apart","single.store.self.join",b->{ KStream<String,String> x=st(b,"a"); x.mapValues(v->v).join(x,J,W).to("o"); });
+o("self-join-optimised-filtered-apart","single.store.self.join",b->{ KStream<String,String> x=st(b,"a"); x.filter((k,v)->true).join(x.filter((k,v)->true),J,W).to("o"); });
+o("self-join-optimised-merged","single.store.self.join",b->{ KStream<String,String> x=st(b,"a").merge(st(b,"c")); x.join(x,J,W,sj()).to("o"); });
+o("self-join-optimised-three-way","single.store.self.join",b->{ KStream<String,String> x=st(b,"a"); x.join(x,J,W).join(x,J,W).to("o"); });
+o("self-join-optimised-twice","single.store.self.join",b->{ KStream<String,String> x=st(b,"a"); x.join(x,J,W).to("o"); x.join(x,J,W).to("o2"); });
+o("self-join-optimised-beside","single.store.self.join",b->{ KStream<String,String> x=st(b,"a"); x.mapValues(v->v).to("p"); x.groupByKey().count(Materialized.as("n")); x.join(x,J,W).to("o"); x.process(()->new ContextualProcessor<String,String,String,String>(){public void process(org.apache.kafka.streams.processor.api.Record<String,String> r){context().forward(r);}}).to("q"); });
+o("self-join-optimised-process","single.store.self.join",b->{ KStream<String,String> x=st(b,"a").processValues(()->new ContextualFixedKeyProcessor<String,String,String>(){public void process(FixedKeyRecord<String,String> r){context().forward(r);}}); x.join(x,J,W,sj()).to("o"); });
+o("self-join-optimised-counted","single.store.self.join",b->{ KStream<String,String> x=st(b,"a").groupByKey().reduce((p,q)->q,Materialized.as("n")).toStream(); x.join(x,J,W,sj()).to("o"); });
