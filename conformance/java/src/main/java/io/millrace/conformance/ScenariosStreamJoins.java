@@ -32,6 +32,13 @@ final class ScenariosStreamJoins implements Scenarios {
             .disorder(0.3, 12);
     }
 
+    private static Inputs single() {
+        return Inputs.of(150)
+            .topic("l", t -> t.keys("a", "b", "c").nullKeys(0.04).nullValues(0.06))
+            .grid(0, 10)
+            .disorder(0.3, 12);
+    }
+
     private static Inputs ended() {
         return input().last("l", "end", "x", 1_000_000).last("r", "end2", "y", 1_000_000);
     }
@@ -63,7 +70,7 @@ final class ScenariosStreamJoins implements Scenarios {
             KStream<String, String> l = b.stream("l");
             l.outerJoin(b.stream("r"), PAIR, windows(13, 25, 100_000), joined("j")).to("out");
         });
-        r.stores("stream-join-self", input(), b -> {
+        r.stores("stream-join-self", single(), b -> {
             KStream<String, String> l = b.stream("l");
             l.join(l, PAIR, windows(13, 13, 50), joined("j")).to("out");
         });
@@ -73,11 +80,11 @@ final class ScenariosStreamJoins implements Scenarios {
             l.join(other, PAIR, windows(13, 13, 50), joined("one"))
                 .join(other, PAIR, windows(13, 20, 50), joined("two")).to("out");
         });
-        r.stores("stream-join-self-one-store", input(), b -> {
+        r.stores("stream-join-self-one-store", single(), b -> {
             KStream<String, String> l = b.stream("l");
             l.join(l, PAIR, windows(13, 13, 50), joined("j")).to("out");
         }, Map.of("topology.optimization", "single.store.self.join"));
-        r.stores("stream-join-self-one-store-asymmetric", input(), b -> {
+        r.stores("stream-join-self-one-store-asymmetric", single(), b -> {
             KStream<String, String> l = b.stream("l");
             l.join(l, PAIR, windows(20, 14, 50), joined("j")).to("out");
         }, Map.of("topology.optimization", "single.store.self.join"));
