@@ -22,6 +22,7 @@ func (m *Machine) fetched(e Fetched) {
 		if !m.readsCommitted(in) {
 			b.StableEnd = -1 // what is read ends at the high watermark, and the task must wait for it
 		}
+		in.stale = in.paused // an answer that was under way when it was paused
 		in.position = b.Position
 		if end := m.endOf(in, b); end >= 0 {
 			in.end = end
@@ -85,7 +86,9 @@ func (m *Machine) throttle(in *input) {
 	records, bytes := in.records+in.inTask.records, in.bytes+in.inTask.bytes
 	switch {
 	case !in.paused && (records > m.set.HighRecords || bytes > m.set.HighBytes):
-		in.paused = true
+		// From now on nothing is heard of it. Were its end still believed when its records are used up, the task would go on
+		// without it, while other inputs are read far ahead.
+		in.paused, in.stale = true, true
 		m.do(Pause{Partitions: []broker.TopicPartition{in.tp}})
 	case in.paused && records <= m.set.HighRecords/2 && bytes <= m.set.HighBytes/2:
 		in.paused = false
@@ -103,5 +106,10 @@ func (m *Machine) takeBatches(s *slot, w *Work) {
 		in.inTask.records += in.records
 		in.inTask.bytes += in.bytes
 		in.queue, in.records, in.bytes = nil, 0, 0
+	}
+	for _, in := range s.inputs {
+		if in.stale {
+			w.stale = append(w.stale, in.tp)
+		}
 	}
 }

@@ -243,7 +243,7 @@ func (m *Machine) opened(s *slot) {
 func (m *Machine) assign(in *input) {
 	m.epoch++
 	in.epoch = m.epoch
-	in.paused = false
+	in.paused, in.stale = false, true
 	m.byEpoch[in.epoch] = in
 	m.do(Assign{TopicPartition: in.tp, Offset: in.position, Epoch: in.epoch})
 }

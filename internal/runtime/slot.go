@@ -85,7 +85,9 @@ type input struct {
 	node  *topology.Node
 	epoch uint64 // under which it is fetched, 0 while it is not
 
-	paused  bool
+	paused bool
+	// stale says that nothing was heard of the partition since it was assigned or paused: what is known of its end is old.
+	stale   bool
 	queue   []broker.Batch // fetched, not handed to the task yet
 	records int            // in queue
 	bytes   int64

@@ -65,6 +65,7 @@ type Work struct {
 	process  bool
 	timerMs  int64 // a timer of the wall clock that is due; 0 none
 	heard    []heard
+	stale    []broker.TopicPartition // inputs whose end is not known any more
 	finish   finish
 }
 
@@ -177,6 +178,9 @@ func (w *Work) run(d *Done) error {
 		if err := l.task.Add(w.batches[i]); err != nil {
 			return err
 		}
+	}
+	for _, tp := range w.stale {
+		l.task.ForgetEnd(tp)
 	}
 	if w.process && !l.box.isShut() {
 		if err := w.processSlice(d); err != nil {

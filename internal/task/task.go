@@ -256,6 +256,14 @@ func (t *Task) SetPosition(tp broker.TopicPartition, position, end int64) {
 	}
 }
 
+// ForgetEnd says that the end of an input is not known any more: nothing has been heard of the partition of late. Once its
+// records are used up the task waits for it, until Add tells the end again.
+func (t *Task) ForgetEnd(tp broker.TopicPartition) {
+	if q := t.byTP[tp]; q != nil {
+		q.end = -1
+	}
+}
+
 // Add hands over a fetched batch. Its records must follow those added before.
 func (t *Task) Add(b broker.Batch) error {
 	q := t.byTP[b.TopicPartition]

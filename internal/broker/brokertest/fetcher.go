@@ -98,6 +98,9 @@ func (f *Fetcher) setPaused(paused bool, tps []broker.TopicPartition) {
 	defer f.c.mu.Unlock()
 	for _, tp := range tps {
 		if s := f.parts[tp]; s != nil {
+			if s.paused && !paused {
+				s.shown = [3]int64{-1, -1, -1}
+			}
 			s.paused = paused
 		}
 	}

@@ -137,6 +137,9 @@ func (f *Fetcher) setPaused(paused bool, tps []broker.TopicPartition) {
 	defer f.mu.Unlock()
 	for _, tp := range tps {
 		if s := f.parts[tp]; s != nil {
+			if s.paused && !paused {
+				s.shown = ends{-1, -1, -1} // the next answer is told, even if nothing has moved meanwhile
+			}
 			s.paused = paused
 		}
 	}
