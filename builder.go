@@ -207,14 +207,15 @@ const (
 	optVersioned                                         = "Versioned"
 	optPartitionBy                                       = "PartitionBy"
 	optEmitOnClose                                       = "EmitOnClose"
+	optHeaders                                           = "KeepHeaders"
 )
 
 var (
 	nodeOptions   = []string{optAs, optNode}
 	sourceOptions = []string{optAs, optNode, optEarliest, optLatest, optBack, optNoStart, optTime, optIdle}
-	storeOptions  = []string{optAs, optNode, optStore, optRepartition, optAuto, optMemory, optLogConfig, optNoLog, optNoCache, optKey, optValue}
+	storeOptions  = []string{optAs, optNode, optStore, optRepartition, optAuto, optMemory, optLogConfig, optNoLog, optNoCache, optKey, optValue, optHeaders}
 	windowOptions = append([]string{optRetain, optEmitOnClose}, storeOptions...)
-	tableOptions  = []string{optAs, optNode, optStore, optAuto, optMemory, optLogConfig, optNoLog, optNoCache, optKey, optValue, optVersioned}
+	tableOptions  = []string{optAs, optNode, optStore, optAuto, optMemory, optLogConfig, optNoLog, optNoCache, optKey, optValue, optVersioned, optHeaders}
 	// keyedOptions are those of an aggregation by key.
 	keyedOptions = append([]string{optVersioned}, storeOptions...)
 	joinOptions  = []string{optAs, optNode, optRepartition, optAuto, optKey, optValue}

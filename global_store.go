@@ -44,6 +44,9 @@ func AddGlobalStore[K, V, KS, VS any, P processor.Processor[K, V, struct{}, stru
 	case d.key == nil || d.value == nil:
 		s.errorf("AddGlobalStore: the store %s needs serdes for keys and values", d.name)
 		return
+	case d.opts.keepHeaders:
+		s.errorf("AddGlobalStore: the global store %s keeps no headers: leave out KeepHeaders", d.name)
+		return
 	case len(d.opts.topicConfig) > 0:
 		s.errorf("AddGlobalStore: the store %s has no changelog topic that LogConfig could set up: the topic %s is it", d.name, t.Name())
 		return

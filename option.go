@@ -34,6 +34,7 @@ type stepOptions struct {
 	noLog       bool
 	noCache     bool
 	emitOnClose bool
+	keepHeaders bool
 
 	key        any // a serde.Serde of the step's key type
 	value      any // a serde.Serde of the step's value type

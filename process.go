@@ -61,6 +61,11 @@ func (s *step) connectStores(node string) {
 			s.errorf("%s: the global store %s is there for every step: leave it out of WithStores", s.verb, d.storeName())
 			continue
 		}
+		if v, ok := d.(interface{ refuses() string }); ok {
+			if why := v.refuses(); why != "" {
+				s.errorf("%s: store %s: %s", s.verb, d.storeName(), why)
+			}
+		}
 		t := d.declare()
 		t.Pos = s.pos
 		s.b.t.AddStore(t, node)
@@ -90,7 +95,7 @@ type KeyValueStore[K, V any] struct {
 
 // NewKeyValueStore defines a key-value store. It is logged in the changelog topic <application.id>-<name>-changelog.
 //
-// Options: InMemory, LogConfig, WithoutLog.
+// Options: InMemory, LogConfig, WithoutLog, KeepHeaders.
 func NewKeyValueStore[K, V any](name string, key serde.Serde[K], value serde.Serde[V], opts ...StepOption) *KeyValueStore[K, V] {
 	d := &KeyValueStore[K, V]{name: name, key: key, value: value}
 	for _, o := range opts {
@@ -121,7 +126,7 @@ func (d *KeyValueStore[K, V]) declare() topology.Store {
 		Name: d.name, Kind: topology.KeyValue, Persistent: !d.opts.inMemory, Logged: logged, SourceTopic: d.sourceTopic,
 		TopicConfigs: maps.Clone(d.opts.topicConfig), Def: d,
 		Op: &op.KVFactory[K, V]{
-			Spec: op.StoreSpec{Name: d.name, Logged: logged, Scanned: true, FilledFrom: d.sourceTopic}, Key: d.key, Value: d.value,
+			Spec: op.StoreSpec{Name: d.name, Logged: logged, Scanned: true, FilledFrom: d.sourceTopic, KeepHeaders: d.opts.keepHeaders}, Key: d.key, Value: d.value,
 		},
 	}
 }
@@ -140,7 +145,7 @@ type WindowStore[K, V any] struct {
 // NewWindowStore defines a window store for windows of one size. A window is kept until one has been put that starts
 // retention later.
 //
-// Options: InMemory, LogConfig, WithoutLog.
+// Options: InMemory, LogConfig, WithoutLog, KeepHeaders.
 func NewWindowStore[K, V any](name string, size, retention time.Duration, key serde.Serde[K], value serde.Serde[V], opts ...StepOption) *WindowStore[K, V] {
 	d := &WindowStore[K, V]{name: name, size: size, retention: retention, key: key, value: value}
 	for _, o := range opts {
@@ -170,7 +175,7 @@ func (d *WindowStore[K, V]) declare() topology.Store {
 		TopicConfigs: maps.Clone(d.opts.topicConfig), Def: d,
 		RetentionMs: d.retention.Milliseconds(), WindowSizeMs: d.size.Milliseconds(),
 		Op: &op.WindowFactory[K, V]{
-			Spec: op.StoreSpec{Name: d.name, Logged: !d.opts.noLog}, SizeMs: d.size.Milliseconds(), Key: d.key, Value: d.value,
+			Spec: op.StoreSpec{Name: d.name, Logged: !d.opts.noLog, KeepHeaders: d.opts.keepHeaders}, SizeMs: d.size.Milliseconds(), Key: d.key, Value: d.value,
 		},
 	}
 }

@@ -82,7 +82,7 @@ func addSessionStore[K, A any](s *step, w window.SessionWindows, name string, au
 	s.b.t.AddStore(topology.Store{
 		Name: name, Kind: topology.Session, Persistent: !s.inMemory, Logged: !s.noLog, TopicConfigs: maps.Clone(s.topicConfig),
 		RetentionMs: retention, WindowSizeMs: w.GapMs(), GraceMs: w.GraceMs(), Auto: auto, Pos: s.pos, Def: spec,
-		Op: &op.SessionFactory[K, A]{Spec: op.StoreSpec{Name: name, Logged: !s.noLog, Cached: !s.noCache && !s.emitOnClose}, Key: key, Value: value},
+		Op: &op.SessionFactory[K, A]{Spec: op.StoreSpec{Name: name, Logged: !s.noLog, Cached: !s.noCache && !s.emitOnClose, KeepHeaders: s.keepHeaders}, Key: key, Value: value},
 	}, nodes...)
 }
 

@@ -25,7 +25,7 @@ type SessionStore[K, V any] struct {
 // NewSessionStore defines a session store. A session is kept until one has been put that ends retention later. The store
 // merges nothing by itself: a step finds the sessions that a record joins with FindSessions, and puts what it makes of them.
 //
-// Options: InMemory, LogConfig, WithoutLog.
+// Options: InMemory, LogConfig, WithoutLog, KeepHeaders.
 func NewSessionStore[K, V any](name string, retention time.Duration, key serde.Serde[K], value serde.Serde[V], opts ...StepOption) *SessionStore[K, V] {
 	d := &SessionStore[K, V]{name: name, retention: retention, key: key, value: value}
 	for _, o := range opts {
@@ -53,6 +53,6 @@ func (d *SessionStore[K, V]) declare() topology.Store {
 	return topology.Store{
 		Name: d.name, Kind: topology.Session, Persistent: !d.opts.inMemory, Logged: !d.opts.noLog,
 		TopicConfigs: maps.Clone(d.opts.topicConfig), Def: d, RetentionMs: d.retention.Milliseconds(),
-		Op: &op.SessionFactory[K, V]{Spec: op.StoreSpec{Name: d.name, Logged: !d.opts.noLog}, Key: d.key, Value: d.value},
+		Op: &op.SessionFactory[K, V]{Spec: op.StoreSpec{Name: d.name, Logged: !d.opts.noLog, KeepHeaders: d.opts.keepHeaders}, Key: d.key, Value: d.value},
 	}
 }

@@ -111,8 +111,12 @@ func newTable[K, V any](s *step, node string, sources []string, key serde.Serde[
 		spec.SendOld = spec.SendOld || spec.Store != ""
 		return spec.SendOld
 	}
-	if named || s.versioned && spec.Store == "" {
-		s.requireName(named, "a versioned store")
+	if named || (s.versioned || s.keepHeaders) && spec.Store == "" {
+		what := "a versioned store"
+		if s.keepHeaders {
+			what = "a store that keeps headers"
+		}
+		s.requireName(named, what)
 		addTableStore(s, node, storeName, !named, key, value, spec)
 	}
 	t.versions, t.history = s.versioned, s.history
@@ -128,13 +132,16 @@ func addTableStore[K, V any](s *step, node, name string, auto bool, key serde.Se
 		return
 	}
 	if s.versioned {
+		if s.keepHeaders {
+			s.errorf("%s: %s", s.verb, noVersionedHeaders)
+		}
 		addVersionedStore(s, node, name, auto, key, value, spec)
 		return
 	}
 	s.b.t.AddStore(topology.Store{
 		Name: name, Kind: topology.KeyValue, Persistent: !s.inMemory, Logged: s.logged(), TopicConfigs: maps.Clone(s.topicConfig),
 		SourceTopic: s.sourceTopic, Auto: auto, Pos: s.pos, Def: spec,
-		Op: &op.KVFactory[K, V]{Spec: op.StoreSpec{Name: name, Logged: s.logged(), Cached: !s.noCache}, Key: key, Value: value},
+		Op: &op.KVFactory[K, V]{Spec: op.StoreSpec{Name: name, Logged: s.logged(), Cached: !s.noCache, KeepHeaders: s.keepHeaders}, Key: key, Value: value},
 	}, node)
 }
 
@@ -221,6 +228,8 @@ func deriveTable[K, V, V2 any](t Table[K, V], verb, prefix string, filter bool, 
 		out.versions, out.history = s.versioned, s.history
 	case s.versioned:
 		s.needsVersionedName()
+	case s.keepHeaders:
+		s.needsHeaderName()
 	}
 	out.derivedFrom(t.t.lineage(), t.t.needBefore, t.t.sendOld)
 	out.lookup = func(asking *step) (op.GetterFactory[K, V2], []string) {

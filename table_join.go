@@ -119,6 +119,8 @@ func joinTables[K, VL, VR, R any](l Table[K, VL], r Table[K, VR], verb string, n
 		out.versions, out.history = s.versioned, s.history
 	} else if s.versioned {
 		s.needsVersionedName()
+	} else if s.keepHeaders {
+		s.needsHeaderName()
 	}
 	out.sendOld = func() bool {
 		l.t.oldValues(s)

@@ -37,6 +37,8 @@ func ProcessTableValues[K, V, V2 any, P processor.TableProcessor[K, V, V2]](t Ta
 	out.derivedFrom(t.t.lineage(), t.t.needBefore, t.t.sendOld)
 	if store != "" {
 		addTableStore(s, name, store, false, keySerde(s, t.t.key), value, spec)
+	} else if s.keepHeaders {
+		s.needsHeaderName()
 	}
 	out.lookup = func(asking *step) (op.GetterFactory[K, V2], []string) {
 		if spec.Store != "" {

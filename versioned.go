@@ -108,6 +108,14 @@ func (d *VersionedStore[K, V]) From(ctx processor.StoreContext) (store.Versioned
 
 func (d *VersionedStore[K, V]) storeName() string { return d.name }
 
+// refuses tells what is wrong with the definition.
+func (d *VersionedStore[K, V]) refuses() string {
+	if d.opts.keepHeaders {
+		return noVersionedHeaders
+	}
+	return ""
+}
+
 func (d *VersionedStore[K, V]) declare() topology.Store {
 	return topology.Store{
 		Name: d.name, Kind: topology.Versioned, Persistent: !d.opts.inMemory, Logged: !d.opts.noLog,

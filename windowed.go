@@ -99,7 +99,7 @@ func windowTable[K, A any](s *step, w window.Windows, node string, sources []str
 		Auto: !named, Pos: s.pos, Def: spec,
 	}
 	factory := &op.WindowFactory[K, A]{
-		Spec: op.StoreSpec{Name: storeName, Logged: !s.noLog, Cached: !s.noCache && !s.emitOnClose}, Key: key, Value: value,
+		Spec: op.StoreSpec{Name: storeName, Logged: !s.noLog, Cached: !s.noCache && !s.emitOnClose, KeepHeaders: s.keepHeaders}, Key: key, Value: value,
 	}
 	if key != nil {
 		t.key = serde.WindowedBy(key, w)

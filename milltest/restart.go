@@ -106,11 +106,11 @@ func (d *Driver) restoreStore(t *testTask, c topology.Changelog) error {
 			return err
 		}
 		if replayer != nil {
-			ts, null, ok := replayer.Replay(raw)
+			was, ok := replayer.Replay(raw)
 			if !ok {
 				continue
 			}
-			if rec.TimestampMs = ts; null {
+			if rec.TimestampMs, rec.Headers = was.TimestampMs, was.Headers; was.Null {
 				rec.Value = nil
 			}
 		}

@@ -25,7 +25,8 @@ type ReadOnlySession[K, V any] interface {
 // In Kafka Streams: SessionStore.
 type Session[K, V any] interface {
 	ReadOnlySession[K, V]
-	// Put sets the value of a session under the timestamp of the record in process.
+	// Put sets the value of a session under the timestamp of the record in process, and with its headers in a store that keeps
+	// them: iterators return them.
 	Put(key K, value V, startMs, endMs int64) error
 	// Delete removes a session. Removing one that is not there is no error.
 	Delete(key K, startMs, endMs int64) error

@@ -1,14 +1,20 @@
 // Package store holds the typed handles of state stores, as steps of the low-level API and tests see them.
 package store
 
-import "github.com/millrace-io/millrace/window"
+import (
+	"github.com/millrace-io/millrace/serde"
+	"github.com/millrace-io/millrace/window"
+)
 
-// Stamped is a value with the timestamp of the record that set it.
+// Stamped is a value with the timestamp of the record that set it, and with its headers if the store keeps them.
 //
-// In Kafka Streams: ValueAndTimestamp.
+// In Kafka Streams: ValueAndTimestamp, and ValueTimestampHeaders where there are headers.
 type Stamped[V any] struct {
 	Value       V
 	TimestampMs int64
+	// Headers are those of the record that set the value, in a store with millrace.KeepHeaders; otherwise there are none. They
+	// must not be changed in place.
+	Headers serde.Headers
 }
 
 // ReadOnlyKeyValue is the reading half of a KeyValue store.
@@ -31,10 +37,12 @@ type ReadOnlyKeyValue[K, V any] interface {
 // In Kafka Streams: KeyValueStore (its timestamped form, as the DSL uses it).
 type KeyValue[K, V any] interface {
 	ReadOnlyKeyValue[K, V]
-	// Put sets a value under the timestamp of the record in process (the wall-clock time inside a timer).
+	// Put sets a value under the timestamp of the record in process (the wall-clock time inside a timer). A store that keeps
+	// headers takes those of the record too (none inside a timer).
 	Put(key K, value V) error
-	// PutStamped sets a value under a timestamp of its own, in milliseconds since the Unix epoch.
-	PutStamped(key K, value V, timestampMs int64) error
+	// PutStamped sets a value under a timestamp of its own, in milliseconds since the Unix epoch. A store that keeps headers
+	// takes the ones given, and none if none are; to any other store none can be given.
+	PutStamped(key K, value V, timestampMs int64, headers ...serde.Header) error
 	// Delete removes a key. Removing one that is not there is no error.
 	Delete(key K) error
 }
@@ -59,10 +67,11 @@ type ReadOnlyWindow[K, V any] interface {
 // In Kafka Streams: WindowStore.
 type Window[K, V any] interface {
 	ReadOnlyWindow[K, V]
-	// Put sets the value of a key in the window that starts at startMs, under the timestamp of the record in process.
+	// Put sets the value of a key in the window that starts at startMs, under the timestamp of the record in process, and
+	// with its headers in a store that keeps them.
 	Put(key K, value V, startMs int64) error
-	// PutStamped sets it under a timestamp of its own.
-	PutStamped(key K, value V, startMs, timestampMs int64) error
+	// PutStamped sets it under a timestamp of its own. For headers see KeyValue.
+	PutStamped(key K, value V, startMs, timestampMs int64, headers ...serde.Header) error
 	// Delete removes the value of a key in a window.
 	Delete(key K, startMs int64) error
 }
@@ -77,6 +86,8 @@ type Iterator[K, V any] interface {
 	Key() K
 	Value() V
 	TimestampMs() int64
+	// Headers are those kept beside the value, none if the store keeps none. They must not be changed in place.
+	Headers() serde.Headers
 	Err() error
 	Close() error
 }

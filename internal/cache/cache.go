@@ -34,6 +34,13 @@ type Backing interface {
 	Keep(b []byte) []byte
 }
 
+// HeaderBacking is a Backing whose local form has the headers of the record that set the value in front: see codec.AppendHeaders.
+type HeaderBacking interface {
+	// WriteHeaders is Write for a store that keeps headers. value is the encoded value, a part of local. A deletion has the
+	// headers of the record that deletes.
+	WriteHeaders(key, local, value []byte, headers serde.Headers, tsMs int64) error
+}
+
 // Update is what a flush reports of one key.
 type Update[K, V, C any] struct {
 	Key            K
@@ -56,6 +63,8 @@ type Config[K, V, C any] struct {
 	// Blame, if it is set, says of an error that came up while a waiting write was carried out where it belongs: the step
 	// in process then has nothing to do with it. ctx is the context of that write.
 	Blame func(ctx C, err error) error
+	// Headers, if it is set, says which headers a write under a context keeps beside its value. Backing is a HeaderBacking then.
+	Headers func(ctx C) serde.Headers
 }
 
 // Store is a typed store of one task: K is the key as steps see it, C the context under which a key was last written. It
@@ -69,6 +78,9 @@ type Store[K, V, C any] struct {
 	clone   func(V) V // nil: assigning is enough
 	decoded bool
 	blame   func(C, error) error
+	// headersOf is Config.Headers, and headerBacking the Backing for it; nil: the store keeps no headers.
+	headersOf     func(C) serde.Headers
+	headerBacking HeaderBacking
 	// content tells what a decoded value holds beside its own size; nil: nothing, or it cannot be told, and then typical
 	// stands for it, which follows the lengths of encoded values.
 	content func(*V) int64
@@ -108,6 +120,9 @@ func New[K, V, C any](cfg Config[K, V, C]) *Store[K, V, C] {
 	s := &Store[K, V, C]{
 		backing: cfg.Backing, value: cfg.Value, dedupe: cfg.Dedupe && cfg.MaxBytes > 0, max: cfg.MaxBytes,
 		entries: make(map[string]*entry[K, V, C]), blame: cfg.Blame,
+	}
+	if b, ok := cfg.Backing.(HeaderBacking); ok && cfg.Headers != nil {
+		s.headersOf, s.headerBacking = cfg.Headers, b
 	}
 	if s.dedupe {
 		s.waitMax = cfg.MaxBytes
@@ -153,7 +168,10 @@ func (s *Store[K, V, C]) Get(key []byte) (v V, tsMs int64, ok bool, err error) {
 	if err != nil || !ok {
 		return v, 0, false, err
 	}
-	v, tsMs, err = s.Decode(local)
+	if local, err = s.Stamped(local); err != nil {
+		return v, 0, false, err
+	}
+	v, tsMs, err = s.decode(local)
 	if err != nil {
 		return v, 0, false, err
 	}
@@ -171,6 +189,14 @@ func (s *Store[K, V, C]) Get(key []byte) (v V, tsMs int64, ok bool, err error) {
 
 // Decode decodes a value in its local form.
 func (s *Store[K, V, C]) Decode(local []byte) (v V, tsMs int64, err error) {
+	if local, err = s.Stamped(local); err != nil {
+		return v, 0, err
+	}
+	return s.decode(local)
+}
+
+// decode decodes timestamp and value.
+func (s *Store[K, V, C]) decode(local []byte) (v V, tsMs int64, err error) {
 	if len(local) < stampBytes {
 		return v, 0, fmt.Errorf("millrace: a stored value is %d bytes long, too short for its timestamp; the store is damaged", len(local))
 	}
@@ -185,7 +211,7 @@ func (s *Store[K, V, C]) Decode(local []byte) (v V, tsMs int64, err error) {
 // as it is, so the caller must not change it afterwards; what it hands out are copies.
 func (s *Store[K, V, C]) Put(key []byte, k K, v V, has bool, tsMs int64, ctx C) error {
 	if !s.dedupe {
-		return s.writeThrough(key, v, has, tsMs)
+		return s.writeThrough(key, v, has, tsMs, ctx)
 	}
 	// The value is encoded before anything is touched: one that does not encode leaves what was there.
 	raw := s.scratch[:0]
@@ -224,16 +250,17 @@ func (s *Store[K, V, C]) Put(key []byte, k K, v V, has bool, tsMs int64, ctx C) 
 	return s.resize(e)
 }
 
-func (s *Store[K, V, C]) writeThrough(key []byte, v V, has bool, tsMs int64) error {
+func (s *Store[K, V, C]) writeThrough(key []byte, v V, has bool, tsMs int64, ctx C) error {
 	var local []byte
+	at := 0 // where the value begins
 	if has {
 		var err error
-		if local, err = s.local(v, tsMs); err != nil {
+		if local, at, err = s.local(v, tsMs, ctx); err != nil {
 			return err
 		}
 	}
 	kept := s.backing.Keep(append(s.backing.Alloc(len(key)), key...))
-	if err := s.backing.Write(kept, local, tsMs); err != nil {
+	if err := s.write(kept, local, at, tsMs, ctx); err != nil {
 		return err
 	}
 	e := s.entries[string(key)]
@@ -247,7 +274,7 @@ func (s *Store[K, V, C]) writeThrough(key []byte, v V, has bool, tsMs int64) err
 	}
 	e.has, e.tsMs = has, tsMs
 	if has {
-		s.copyIn(e, v, local[stampBytes:])
+		s.copyIn(e, v, local[at:])
 	} else {
 		var zero V
 		e.val, e.raw = zero, e.raw[:0]
@@ -255,15 +282,15 @@ func (s *Store[K, V, C]) writeThrough(key []byte, v V, has bool, tsMs int64) err
 	return s.resize(e)
 }
 
-// local encodes a value in its local form, in the task's slab.
-func (s *Store[K, V, C]) local(v V, tsMs int64) ([]byte, error) {
-	b := binary.BigEndian.AppendUint64(s.backing.Alloc(stampBytes+64), uint64(tsMs))
-	b, err := s.value.Append(b, v)
-	if err != nil {
-		return nil, err
+// local encodes a value in its local form, in the task's slab. at is where the value begins in it.
+func (s *Store[K, V, C]) local(v V, tsMs int64, ctx C) (local []byte, at int, err error) {
+	b := binary.BigEndian.AppendUint64(s.prefix(64, ctx), uint64(tsMs))
+	at = len(b)
+	if b, err = s.value.Append(b, v); err != nil {
+		return nil, 0, err
 	}
-	s.learn(len(b) - stampBytes)
-	return s.backing.Keep(b), nil
+	s.learn(len(b) - at)
+	return s.backing.Keep(b), at, nil
 }
 
 // learn follows the length of encoded values: an eighth of the way each time.
@@ -330,18 +357,20 @@ func (s *Store[K, V, C]) writeOut(e *entry[K, V, C]) (report bool, err error) {
 		}
 	}
 	var local []byte
+	at := 0
 	if e.has {
 		if s.decoded {
-			local, err = s.local(e.val, e.tsMs)
+			local, at, err = s.local(e.val, e.tsMs, e.ctx)
 		} else {
-			b := binary.BigEndian.AppendUint64(s.backing.Alloc(stampBytes+len(e.raw)), uint64(e.tsMs))
+			b := binary.BigEndian.AppendUint64(s.prefix(len(e.raw), e.ctx), uint64(e.tsMs))
+			at = len(b)
 			local = s.backing.Keep(append(b, e.raw...))
 		}
 		if err != nil {
 			return false, err
 		}
 	}
-	if err := s.backing.Write(key, local, e.tsMs); err != nil {
+	if err := s.write(key, local, at, e.tsMs, e.ctx); err != nil {
 		return false, err
 	}
 	if s.onFlush == nil {

@@ -149,7 +149,7 @@ func TestFromProperties_errors(t *testing.T) {
 		{"group.protocol", "consumer", []string{"must be classic"}},
 		{"num.standby.replicas", "1", []string{"must be 0", "no standbys"}},
 		{"upgrade.from", "3.4", []string{"not supported", "stop the old application"}},
-		{"dsl.store.format", "HEADERS", []string{"must be DEFAULT"}},
+		{"dsl.store.format", "HEADERS", []string{"must be DEFAULT", "millrace.KeepHeaders()"}},
 		{"acks", "1", []string{"must be all or -1"}},
 		{"enable.idempotence", "false", []string{"must be true"}},
 		{"commit.interval.ms", "-5", []string{`"-5"`, "milliseconds, 0 or more"}},

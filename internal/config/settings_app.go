@@ -153,7 +153,7 @@ func topologySettings() []Setting {
 			bind: app(enum(storeKinds(), false), func(c *Config) *StoreKind { return &c.DefaultStore })},
 		{Name: "dsl.store.format", Scope: ScopeApp, Kind: String, Java: "DEFAULT", Status: Fixed, Values: []string{"DEFAULT"},
 			Doc:  "Whether stores keep the headers of records.",
-			Note: "Stores with headers are planned. The format is local: it does not change a changelog."},
+			Note: "Which stores keep headers is said in the topology: give millrace.KeepHeaders() to the steps and stores that are to keep them."},
 		{Name: "ensure.explicit.internal.resource.naming", Scope: ScopeApp, Kind: Bool, Java: "false",
 			Doc:  "Refuses stores and internal topics with generated names.",
 			Note: "Steps that make them require a name anyhow, or AutoName; this refuses AutoName.",

@@ -306,15 +306,21 @@ func (s *slidingAggregate[K, V, A]) scan(fromMs, toMs int64, reverse bool) (err 
 	}
 	for it.Next() {
 		local := it.Value()
+		var stamped []byte
+		if stamped, err = s.store.cache.Stamped(local); err != nil {
+			break
+		}
 		s.rows = append(s.rows, slidingRow{
-			startMs: it.StartMs(), tsMs: int64(binary.BigEndian.Uint64(local)), at: len(s.bytes), size: len(local),
+			startMs: it.StartMs(), tsMs: int64(binary.BigEndian.Uint64(stamped)), at: len(s.bytes), size: len(local),
 		})
 		s.bytes = append(s.bytes, local...)
 		if reverse && s.end(it.StartMs()) < toMs-1 {
 			break // nothing before it is looked at
 		}
 	}
-	err = it.Err()
+	if err == nil {
+		err = it.Err()
+	}
 	if cerr := it.Close(); err == nil {
 		err = cerr
 	}

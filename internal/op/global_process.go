@@ -122,7 +122,10 @@ var _ store.KeyValue[string, string] = (*globalWriter[string, string])(nil)
 func (w *globalWriter[K, V]) Put(k K, v V) error { return w.PutStamped(k, v, w.env.cur.tsMs) }
 
 // PutStamped sets a value under a timestamp. A nil of a type that has one deletes the key.
-func (w *globalWriter[K, V]) PutStamped(k K, v V, tsMs int64) error {
+func (w *globalWriter[K, V]) PutStamped(k K, v V, tsMs int64, headers ...serde.Header) error {
+	if len(headers) > 0 {
+		return fmt.Errorf("millrace: global store %s keeps no headers: put the value without", w.table.name)
+	}
 	if tsMs < 0 {
 		return fmt.Errorf("millrace: global store %s: negative timestamp %d", w.table.name, tsMs)
 	}

@@ -208,7 +208,7 @@ func (g *globalView[K, V]) refuse() error {
 func (g *globalView[K, V]) Put(K, V) error { return g.refuse() }
 
 // PutStamped is refused.
-func (g *globalView[K, V]) PutStamped(K, V, int64) error { return g.refuse() }
+func (g *globalView[K, V]) PutStamped(K, V, int64, ...serde.Header) error { return g.refuse() }
 
 // Delete is refused.
 func (g *globalView[K, V]) Delete(K) error { return g.refuse() }
@@ -259,6 +259,9 @@ func (it *globalIterator[K, V]) Key() K             { return it.k }
 func (it *globalIterator[K, V]) Value() V           { return it.v }
 func (it *globalIterator[K, V]) TimestampMs() int64 { return it.tsMs }
 func (it *globalIterator[K, V]) Err() error         { return it.err }
+
+// Headers returns none: a global store keeps none.
+func (it *globalIterator[K, V]) Headers() serde.Headers { return nil }
 
 func (it *globalIterator[K, V]) Close() error {
 	it.closed = true

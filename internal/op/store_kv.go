@@ -20,6 +20,8 @@ type StoreSpec struct {
 	Cached bool
 	// Scanned says that user code walks ranges of keys.
 	Scanned bool
+	// KeepHeaders keeps the headers of the record that set a value beside it.
+	KeepHeaders bool
 	// FilledFrom is the topic that fills a read-only store: user code cannot write it.
 	FilledFrom string
 }
@@ -27,6 +29,11 @@ type StoreSpec struct {
 // Ranged is implemented by a StoreFactory whose store is walked in key order.
 type Ranged interface {
 	Ranged() bool
+}
+
+// HeaderKeeper is implemented by a StoreFactory whose store may keep headers.
+type HeaderKeeper interface {
+	KeepsHeaders() bool
 }
 
 // StoreFactory makes a task's typed store over the bytes that the task's Set holds.
@@ -51,7 +58,7 @@ func newChangelog(env *Env, spec StoreSpec) changelog {
 	return c
 }
 
-// log writes one record. Changelog records carry no headers, and no timestamp in the value: it is the record's own.
+// log writes one record. Changelog records carry no headers where the store keeps none, and no timestamp in the value: it is the record's own.
 func (c *changelog) log(key, value []byte, tsMs int64) { c.logWith(key, value, nil, tsMs) }
 
 // logWith is log for the stores whose changelog records carry headers.
@@ -81,16 +88,23 @@ func (b *kvBacking) Load(key []byte) ([]byte, bool, error) {
 
 func (b *kvBacking) Write(key, local []byte, tsMs int64) error {
 	if local == nil {
-		if err := b.kv.Delete(key); err != nil {
-			return b.env.fault(b.log.store, err)
-		}
-		b.log.log(key, nil, tsMs)
-		return nil
+		return b.WriteHeaders(key, nil, nil, nil, tsMs)
 	}
-	if err := b.kv.Put(key, local); err != nil {
+	return b.WriteHeaders(key, local, local[8:], nil, tsMs)
+}
+
+// WriteHeaders is Write for a store that keeps headers: the changelog carries them too.
+func (b *kvBacking) WriteHeaders(key, local, value []byte, headers serde.Headers, tsMs int64) error {
+	var err error
+	if local == nil {
+		err = b.kv.Delete(key)
+	} else {
+		err = b.kv.Put(key, local)
+	}
+	if err != nil {
 		return b.env.fault(b.log.store, err)
 	}
-	b.log.log(key, local[8:], tsMs)
+	b.log.logWith(key, value, headers, tsMs)
 	return nil
 }
 
@@ -107,6 +121,9 @@ type KVFactory[K, V any] struct {
 // Ranged tells whether user code walks ranges of keys.
 func (f *KVFactory[K, V]) Ranged() bool { return f.Spec.Scanned }
 
+// KeepsHeaders tells whether the store keeps headers.
+func (f *KVFactory[K, V]) KeepsHeaders() bool { return f.Spec.KeepHeaders }
+
 // Open makes the store of one task.
 func (f *KVFactory[K, V]) Open(env *Env) (any, error) {
 	kv, err := env.Set.KeyValue(f.Spec.Name)
@@ -118,6 +135,9 @@ func (f *KVFactory[K, V]) Open(env *Env) (any, error) {
 	cfg := cache.Config[K, V, current]{
 		Backing: b, Value: guarded(f.Value), MaxBytes: env.ReadCacheBytes,
 		Blame: func(c current, err error) error { return env.blame(name, c, err) },
+	}
+	if f.Spec.KeepHeaders {
+		cfg.Headers = current.keptHeaders
 	}
 	if f.Spec.Cached && env.CacheBytes > 0 {
 		cfg.Dedupe, cfg.MaxBytes, cfg.ReadBytes = true, env.CacheBytes, env.ReadCacheBytes
@@ -172,7 +192,11 @@ func (s *KVStore[K, V]) Get(k K) (v V, ok bool, err error) {
 // GetStamped returns the value of a key with its timestamp.
 func (s *KVStore[K, V]) GetStamped(k K) (store.Stamped[V], bool, error) {
 	v, ts, ok, err := s.get(k)
-	return store.Stamped[V]{Value: v, TimestampMs: ts}, ok, err
+	out := store.Stamped[V]{Value: v, TimestampMs: ts}
+	if ok && s.cache.KeepsHeaders() {
+		out.Headers, err = s.cache.Headers(s.buf) // of the key that get has just encoded
+	}
+	return out, ok && err == nil, err
 }
 
 func (s *KVStore[K, V]) get(k K) (v V, tsMs int64, ok bool, err error) {
@@ -183,11 +207,20 @@ func (s *KVStore[K, V]) get(k K) (v V, tsMs int64, ok bool, err error) {
 	return s.cache.Get(b)
 }
 
-// Put sets a value under the timestamp of the record in process.
-func (s *KVStore[K, V]) Put(k K, v V) error { return s.PutStamped(k, v, s.env.cur.tsMs) }
+// Put sets a value under the timestamp of the record in process, and with its headers if the store keeps them.
+func (s *KVStore[K, V]) Put(k K, v V) error { return s.put(k, v, s.env.cur.tsMs, s.context()) }
 
-// PutStamped sets a value under a timestamp. A nil of a type that has one deletes the key.
-func (s *KVStore[K, V]) PutStamped(k K, v V, tsMs int64) error {
+// PutStamped sets a value under a timestamp, and with headers if the store keeps them. A nil of a type that has one deletes
+// the key.
+func (s *KVStore[K, V]) PutStamped(k K, v V, tsMs int64, headers ...serde.Header) error {
+	c, err := s.env.withHeaders(s.name, s.cache.KeepsHeaders(), headers)
+	if err != nil {
+		return err
+	}
+	return s.put(k, v, tsMs, c)
+}
+
+func (s *KVStore[K, V]) put(k K, v V, tsMs int64, c current) error {
 	if tsMs < 0 {
 		return fmt.Errorf("millrace: store %s: negative timestamp %d", s.name, tsMs)
 	}
@@ -198,7 +231,7 @@ func (s *KVStore[K, V]) PutStamped(k K, v V, tsMs int64) error {
 	if err != nil {
 		return err
 	}
-	return s.cache.Put(b, k, v, s.there(&v), tsMs, s.context())
+	return s.cache.Put(b, k, v, s.there(&v), tsMs, c)
 }
 
 // writable refuses writes of user code to a read-only store: they would be in no changelog.
@@ -251,7 +284,11 @@ func (s *KVStore[K, V]) iterate(lo, hi []byte) (store.Iterator[K, V], error) {
 	err := s.cache.Waiting(func(key string, k K, v V, has bool, tsMs int64) error {
 		b := []byte(key)
 		if (lo == nil || bytes.Compare(b, lo) >= 0) && (hi == nil || bytes.Compare(b, hi) < 0) {
-			waiting = append(waiting, waitingEntry[K, V]{enc: b, k: k, v: v, has: has, tsMs: tsMs})
+			w := waitingEntry[K, V]{enc: b, k: k, v: v, has: has, tsMs: tsMs}
+			var err error
+			w.headers, err = s.cache.Headers(b)
+			waiting = append(waiting, w)
+			return err
 		}
 		return nil
 	})
@@ -275,6 +312,8 @@ type waitingEntry[K, V any] struct {
 	v    V
 	has  bool
 	tsMs int64
+
+	headers serde.Headers
 }
 
 // iterator walks a byte store and the writes that wait above it, in the order of encoded keys.
@@ -290,6 +329,8 @@ type iterator[K, V any] struct {
 	k      K
 	v      V
 	tsMs   int64
+
+	headers serde.Headers
 }
 
 func (it *iterator[K, V]) Next() bool {
@@ -318,7 +359,7 @@ func (it *iterator[K, V]) Next() bool {
 				if !w.has {
 					continue
 				}
-				it.k, it.v, it.tsMs = w.k, w.v, w.tsMs
+				it.k, it.v, it.tsMs, it.headers = w.k, w.v, w.tsMs, w.headers
 				return true
 			}
 		}
@@ -333,6 +374,9 @@ func (it *iterator[K, V]) Next() bool {
 		if it.v, it.tsMs, it.err = it.s.cache.Decode(it.base.Value()); it.err != nil {
 			return false
 		}
+		if it.headers, it.err = it.s.cache.DecodeHeaders(it.base.Value()); it.err != nil {
+			return false
+		}
 		it.baseOK = it.base.Next()
 		return true
 	}
@@ -342,6 +386,9 @@ func (it *iterator[K, V]) Key() K             { return it.k }
 func (it *iterator[K, V]) Value() V           { return it.v }
 func (it *iterator[K, V]) TimestampMs() int64 { return it.tsMs }
 func (it *iterator[K, V]) Err() error         { return it.err }
+
+// Headers returns the headers of the entry, if the store keeps them.
+func (it *iterator[K, V]) Headers() serde.Headers { return it.headers }
 
 func (it *iterator[K, V]) Close() error {
 	if it.closed {

@@ -36,6 +36,14 @@ func (b *sessionBacking) Load(k []byte) ([]byte, bool, error) {
 }
 
 func (b *sessionBacking) Write(k, local []byte, tsMs int64) error {
+	if local == nil {
+		return b.WriteHeaders(k, nil, nil, nil, tsMs)
+	}
+	return b.WriteHeaders(k, local, local[8:], nil, tsMs)
+}
+
+// WriteHeaders is Write for a store that keeps headers: the changelog carries them too.
+func (b *sessionBacking) WriteHeaders(k, local, value []byte, headers serde.Headers, tsMs int64) error {
 	key, start, end := splitSessionKey(k)
 	var accepted bool
 	var err error
@@ -51,11 +59,7 @@ func (b *sessionBacking) Write(k, local []byte, tsMs int64) error {
 		// Past the retention. As in Kafka Streams the changelog still gets the record.
 		b.expired.Inc()
 	}
-	if local == nil {
-		b.log.log(k, nil, tsMs)
-	} else {
-		b.log.log(k, local[8:], tsMs)
-	}
+	b.log.logWith(k, value, headers, tsMs)
 	return nil
 }
 
@@ -68,6 +72,9 @@ type SessionFactory[K, V any] struct {
 	Key   serde.Serde[K]
 	Value serde.Serde[V]
 }
+
+// KeepsHeaders tells whether the store keeps headers.
+func (f *SessionFactory[K, V]) KeepsHeaders() bool { return f.Spec.KeepHeaders }
 
 // Open makes the store of one task.
 func (f *SessionFactory[K, V]) Open(env *Env) (any, error) {
@@ -82,6 +89,9 @@ func (f *SessionFactory[K, V]) Open(env *Env) (any, error) {
 		// record.
 		Backing: b, Value: guarded(f.Value),
 		Blame: func(c current, err error) error { return env.blame(name, c, err) },
+	}
+	if f.Spec.KeepHeaders {
+		cfg.Headers = current.keptHeaders
 	}
 	if f.Spec.Cached && env.CacheBytes > 0 {
 		cfg.Dedupe, cfg.MaxBytes, cfg.ReadBytes = true, env.CacheBytes, env.ReadCacheBytes
@@ -247,7 +257,7 @@ func SessionGetter[K, V any](name string) GetterFactory[window.Key[K], V] {
 	}
 }
 
-// Put sets the value of a session under the timestamp of the record in process. A nil of a type that has one deletes it.
+// Put sets the value of a session under the timestamp of the record in process, and with its headers if the store keeps them. A nil of a type that has one deletes it.
 func (s *SessionStore[K, V]) Put(k K, v V, startMs, endMs int64) error {
 	return s.write(k, v, s.there(&v), startMs, endMs)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/codec"
 	"github.com/millrace-io/millrace/internal/state"
+	"github.com/millrace-io/millrace/serde"
 	"github.com/millrace-io/millrace/store"
 	"github.com/millrace-io/millrace/window"
 )
@@ -59,6 +60,7 @@ type sessionRow[V any] struct {
 	startMs, endMs int64
 	v              V
 	tsMs           int64
+	headers        serde.Headers
 	below          bool // the byte store has it, in this or an older form
 	gone           bool
 }
@@ -119,7 +121,11 @@ func (c *sessionCursor[K, V]) gather(q *sessionQuery, key []byte) error {
 			if row.v, row.tsMs, ok, err = c.s.cache.Get(c.s.buf); err != nil {
 				return err
 			}
-			row.gone = !ok
+			if row.gone = !ok; ok {
+				if row.headers, err = c.s.cache.Headers(c.s.buf); err != nil {
+					return err
+				}
+			}
 		}
 		c.waiting = append(c.waiting, row)
 	}
@@ -165,6 +171,9 @@ func (c *sessionCursor[K, V]) next() bool {
 	if c.row.v, c.row.tsMs, c.err = c.s.cache.Decode(c.base.Value()); c.err != nil {
 		return false
 	}
+	if c.row.headers, c.err = c.s.cache.DecodeHeaders(c.base.Value()); c.err != nil {
+		return false
+	}
 	c.advance()
 	return true
 }
@@ -187,6 +196,8 @@ type sessionIterator[K, V any] struct {
 	k      window.Key[K]
 	v      V
 	tsMs   int64
+
+	headers serde.Headers
 }
 
 func (it *sessionIterator[K, V]) Next() bool {
@@ -207,7 +218,7 @@ func (it *sessionIterator[K, V]) Next() bool {
 		return false
 	}
 	it.k = window.Key[K]{Key: k, Window: window.Window{StartMs: row.startMs, EndMs: row.endMs}}
-	it.v, it.tsMs = row.v, row.tsMs
+	it.v, it.tsMs, it.headers = row.v, row.tsMs, row.headers
 	return true
 }
 
@@ -215,6 +226,9 @@ func (it *sessionIterator[K, V]) Key() window.Key[K] { return it.k }
 func (it *sessionIterator[K, V]) Value() V           { return it.v }
 func (it *sessionIterator[K, V]) TimestampMs() int64 { return it.tsMs }
 func (it *sessionIterator[K, V]) Err() error         { return it.err }
+
+// Headers returns the headers of the session, if the store keeps them.
+func (it *sessionIterator[K, V]) Headers() serde.Headers { return it.headers }
 
 func (it *sessionIterator[K, V]) Close() error {
 	if it.closed {

@@ -36,6 +36,14 @@ func (b *windowBacking) Load(k []byte) ([]byte, bool, error) {
 }
 
 func (b *windowBacking) Write(k, local []byte, tsMs int64) error {
+	if local == nil {
+		return b.WriteHeaders(k, nil, nil, nil, tsMs)
+	}
+	return b.WriteHeaders(k, local, local[8:], nil, tsMs)
+}
+
+// WriteHeaders is Write for a store that keeps headers: the changelog carries them too.
+func (b *windowBacking) WriteHeaders(k, local, value []byte, headers serde.Headers, tsMs int64) error {
 	key, start := splitWindowKey(k)
 	var accepted bool
 	var err error
@@ -55,11 +63,7 @@ func (b *windowBacking) Write(k, local []byte, tsMs int64) error {
 		return nil
 	}
 	ck := b.env.keep(codec.AppendWindowKey(b.env.alloc(len(k)+4), key, start, 0))
-	if local == nil {
-		b.log.log(ck, nil, tsMs)
-	} else {
-		b.log.log(ck, local[8:], tsMs)
-	}
+	b.log.logWith(ck, value, headers, tsMs)
 	return nil
 }
 
@@ -84,6 +88,9 @@ func (f *WindowFactory[K, V]) Segment() int64 { return f.SegmentMs }
 // Segmented is implemented by the factory of a window store that has a wish for the length of its segments.
 type Segmented interface{ Segment() int64 }
 
+// KeepsHeaders tells whether the store keeps headers.
+func (f *WindowFactory[K, V]) KeepsHeaders() bool { return f.Spec.KeepHeaders }
+
 // Open makes the store of one task.
 func (f *WindowFactory[K, V]) Open(env *Env) (any, error) {
 	w, err := env.Set.Window(f.Spec.Name)
@@ -95,6 +102,9 @@ func (f *WindowFactory[K, V]) Open(env *Env) (any, error) {
 	cfg := cache.Config[window.Key[K], V, current]{
 		Backing: b, Value: guarded(f.Value), MaxBytes: env.ReadCacheBytes,
 		Blame: func(c current, err error) error { return env.blame(name, c, err) },
+	}
+	if f.Spec.KeepHeaders {
+		cfg.Headers = current.keptHeaders
 	}
 	if f.Spec.Cached && env.CacheBytes > 0 {
 		cfg.Dedupe, cfg.MaxBytes, cfg.ReadBytes = true, env.CacheBytes, env.ReadCacheBytes
@@ -164,7 +174,11 @@ func (s *WindowStore[K, V]) GetStamped(k K, startMs int64) (store.Stamped[V], bo
 		return store.Stamped[V]{}, false, err
 	}
 	v, ts, ok, err := s.cache.Get(b)
-	return store.Stamped[V]{Value: v, TimestampMs: ts}, ok, err
+	out := store.Stamped[V]{Value: v, TimestampMs: ts}
+	if ok && s.cache.KeepsHeaders() {
+		out.Headers, err = s.cache.Headers(b)
+	}
+	return out, ok && err == nil, err
 }
 
 // Lookup makes a WindowStore a Getter.
@@ -176,13 +190,23 @@ func (s *WindowStore[K, V]) Lookup(k window.Key[K]) (v V, tsMs int64, ok bool, e
 	return s.cache.Get(b)
 }
 
-// Put sets the value of a key in a window under the timestamp of the record in process.
+// Put sets the value of a key in a window under the timestamp of the record in process, and with its headers if the store
+// keeps them.
 func (s *WindowStore[K, V]) Put(k K, v V, startMs int64) error {
-	return s.PutStamped(k, v, startMs, s.env.cur.tsMs)
+	return s.put(k, v, startMs, s.env.cur.tsMs, s.context())
 }
 
-// PutStamped sets it under a timestamp of its own. A nil of a type that has one deletes the row.
-func (s *WindowStore[K, V]) PutStamped(k K, v V, startMs, tsMs int64) error {
+// PutStamped sets it under a timestamp of its own, and with headers if the store keeps them. A nil of a type that has one
+// deletes the row.
+func (s *WindowStore[K, V]) PutStamped(k K, v V, startMs, tsMs int64, headers ...serde.Header) error {
+	c, err := s.env.withHeaders(s.name, s.cache.KeepsHeaders(), headers)
+	if err != nil {
+		return err
+	}
+	return s.put(k, v, startMs, tsMs, c)
+}
+
+func (s *WindowStore[K, V]) put(k K, v V, startMs, tsMs int64, c current) error {
 	if startMs < 0 || tsMs < 0 {
 		return fmt.Errorf("millrace: store %s: negative window start %d or timestamp %d", s.name, startMs, tsMs)
 	}
@@ -190,7 +214,7 @@ func (s *WindowStore[K, V]) PutStamped(k K, v V, startMs, tsMs int64) error {
 	if err != nil {
 		return err
 	}
-	return s.cache.Put(b, s.windowed(k, startMs), v, s.there(&v), tsMs, s.context())
+	return s.cache.Put(b, s.windowed(k, startMs), v, s.there(&v), tsMs, c)
 }
 
 // Delete removes the value of a key in a window.

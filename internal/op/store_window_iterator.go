@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/millrace-io/millrace/internal/state"
+	"github.com/millrace-io/millrace/serde"
 	"github.com/millrace-io/millrace/store"
 	"github.com/millrace-io/millrace/window"
 )
@@ -32,6 +33,8 @@ type waitingRow[K, V any] struct {
 	v    V
 	has  bool
 	tsMs int64
+
+	headers serde.Headers
 }
 
 // iterate walks the byte store and the writes that wait above it. Reading writes nothing out: what a query asks for must
@@ -43,7 +46,11 @@ func (s *WindowStore[K, V]) iterate(key []byte, all bool, fromMs, toMs int64) (s
 		own := []byte(enc)[:len(enc)-startBytes]
 		highMs = max(highMs, k.Window.StartMs)
 		if k.Window.StartMs >= fromMs && k.Window.StartMs <= toMs && (all || bytes.Equal(own, key)) {
-			waiting = append(waiting, waitingRow[K, V]{key: own, k: k, v: v, has: has, tsMs: tsMs})
+			w := waitingRow[K, V]{key: own, k: k, v: v, has: has, tsMs: tsMs}
+			var err error
+			w.headers, err = s.cache.Headers([]byte(enc))
+			waiting = append(waiting, w)
+			return err
 		}
 		return nil
 	})
@@ -92,6 +99,8 @@ type windowIterator[K, V any] struct {
 	k      window.Key[K]
 	v      V
 	tsMs   int64
+
+	headers serde.Headers
 }
 
 func (it *windowIterator[K, V]) Next() bool {
@@ -119,7 +128,7 @@ func (it *windowIterator[K, V]) Next() bool {
 			it.baseOK = it.base.Next()
 		}
 		if w.has {
-			it.k, it.v, it.tsMs = w.k, w.v, w.tsMs
+			it.k, it.v, it.tsMs, it.headers = w.k, w.v, w.tsMs, w.headers
 			return true
 		}
 	}
@@ -136,6 +145,9 @@ func (it *windowIterator[K, V]) Next() bool {
 	if it.v, it.tsMs, it.err = it.s.cache.Decode(it.base.Value()); it.err != nil {
 		return false
 	}
+	if it.headers, it.err = it.s.cache.DecodeHeaders(it.base.Value()); it.err != nil {
+		return false
+	}
 	it.baseOK = it.base.Next()
 	return true
 }
@@ -149,6 +161,9 @@ func (it *windowIterator[K, V]) Key() window.Key[K] { return it.k }
 func (it *windowIterator[K, V]) Value() V           { return it.v }
 func (it *windowIterator[K, V]) TimestampMs() int64 { return it.tsMs }
 func (it *windowIterator[K, V]) Err() error         { return it.err }
+
+// Headers returns the headers of the row, if the store keeps them.
+func (it *windowIterator[K, V]) Headers() serde.Headers { return it.headers }
 
 func (it *windowIterator[K, V]) Close() error {
 	if it.closed {

@@ -11,7 +11,7 @@ import (
 // Record makes what a store is given of a record of its changelog. The rows of a suppression may be in the layout of an
 // older release of Kafka Streams: a header says so, and the store gets them in today's.
 func (l *Log) Record(r *broker.Record) (state.RestoreRecord, error) {
-	rec := state.RestoreRecord{Key: r.Key, Value: r.Value, TimestampMs: r.TimestampMs}
+	rec := state.RestoreRecord{Key: r.Key, Value: r.Value, TimestampMs: r.TimestampMs, Headers: r.Headers}
 	if !l.Buffered || r.Value == nil {
 		return rec, nil
 	}

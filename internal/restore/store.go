@@ -127,12 +127,12 @@ func (s *storeJob) read(ctx context.Context) error {
 			return s.j.errorf("%w", err)
 		}
 		if s.replayer != nil {
-			ts, null, ok := s.replayer.Replay(r)
+			was, ok := s.replayer.Replay(r)
 			if !ok {
 				s.skipped++
 				continue
 			}
-			if rec.TimestampMs = ts; null {
+			if rec.TimestampMs, rec.Headers = was.TimestampMs, was.Headers; was.Null {
 				rec.Value = nil
 			}
 		}

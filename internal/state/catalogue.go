@@ -36,6 +36,8 @@ type entry struct {
 	kind   Kind
 	logged bool
 	clean  bool
+	// headers says that values begin with headers.
+	headers bool
 }
 
 // line is one line of the file.
@@ -48,6 +50,7 @@ type line struct {
 	Kind        string      `json:"kind,omitempty"`
 	Logged      bool        `json:"logged,omitempty"`
 	Clean       bool        `json:"clean,omitempty"`
+	Headers     bool        `json:"headers,omitempty"`
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -126,7 +129,7 @@ func (c *catalogue) apply(l *line) error {
 		if kind == 0 {
 			return fmt.Errorf("it names the unknown kind %q", l.Kind)
 		}
-		c.entries[id] = &entry{id: id, inc: l.Incarnation, kind: kind, logged: l.Logged, clean: l.Clean}
+		c.entries[id] = &entry{id: id, inc: l.Incarnation, kind: kind, logged: l.Logged, clean: l.Clean, headers: l.Headers}
 		c.next = max(c.next, l.Incarnation+1)
 	case "drop":
 		if e != nil && e.inc == l.Incarnation {
@@ -186,7 +189,7 @@ func (c *catalogue) change(lines ...line) error {
 
 // add is the line that gives a store a fresh incarnation, which replaces the one that it has.
 func (c *catalogue) add(id storeID, spec Spec, fresh incarnation) line {
-	return line{Op: "add", Incarnation: fresh, Task: id.task, Store: id.store, Kind: spec.Kind.String(), Logged: spec.Logged}
+	return line{Op: "add", Incarnation: fresh, Task: id.task, Store: id.store, Kind: spec.Kind.String(), Logged: spec.Logged, Headers: spec.KeepHeaders}
 }
 
 func (e *entry) line(op string) line {
@@ -216,7 +219,7 @@ func (c *catalogue) rewrite() error {
 		if err != nil {
 			break
 		}
-		l := c.add(e.id, Spec{Kind: e.kind, Logged: e.logged}, e.inc)
+		l := c.add(e.id, Spec{Kind: e.kind, Logged: e.logged, KeepHeaders: e.headers}, e.inc)
 		l.Clean = e.clean
 		b, err = l.append(b)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/millrace-io/millrace/internal/codec"
+	"github.com/millrace-io/millrace/serde"
 )
 
 // RestoreRecord is one record of a changelog, in the form of the topic.
@@ -17,6 +18,7 @@ type RestoreRecord struct {
 	Key         []byte // as on the topic; a record without key is skipped
 	Value       []byte // nil deletes
 	TimestampMs int64
+	Headers     serde.Headers // of use to a store that keeps headers
 }
 
 // RestoreSummary says what a restore has seen so far.
@@ -31,7 +33,8 @@ type RestoreSummary struct {
 }
 
 // Restorer writes a changelog into the base of a store, below everything that is sealed. Records become local rows: a
-// value is stored as its timestamp (int64, big-endian) followed by the changelog's value, and the keys of windows and
+// value is stored as its timestamp (int64, big-endian) followed by the changelog's value, behind the record's headers if the
+// store keeps them, and the keys of windows and
 // sessions are taken apart. Deletions that belong to the same chunk as what they delete or what sets the key again are
 // applied in the order of the changelog.
 //
@@ -162,12 +165,18 @@ func (r *Restorer) add(rec *RestoreRecord) error {
 		r.sum.Skipped++
 		return nil
 	}
+	s := r.s
 	var value []byte
 	if rec.Value != nil {
-		r.value = append(codec.AppendStamp(r.value[:0], rec.TimestampMs), rec.Value...)
+		r.value = r.value[:0]
+		if s.spec.KeepHeaders {
+			r.value = codec.AppendHeaders(r.value, len(rec.Headers), func(i int) (string, []byte) {
+				return rec.Headers[i].Key, rec.Headers[i].Value
+			})
+		}
+		r.value = append(codec.AppendStamp(r.value, rec.TimestampMs), rec.Value...)
 		value = r.value
 	}
-	s := r.s
 	switch s.spec.Kind {
 	case Versioned:
 		taken, err := s.restoreVersion(r.version, rec, r.limit)

@@ -103,6 +103,8 @@ func (db *DB) plan(s *store, identify ChangelogIdentity) (*plan, error) {
 		s.opened.Emptied = fmt.Sprintf("it was a %s store and is a %s store now", e.kind, s.spec.Kind)
 	case e.logged != s.spec.Logged:
 		s.opened.Emptied = "it has been given a changelog, or its changelog was taken away"
+	case e.headers != s.spec.KeepHeaders:
+		s.opened.Emptied = "its values begin with headers now and did not, or the other way round"
 	case !e.logged && !e.clean && db.clean[e.inc] == nil:
 		s.opened.Emptied = "it has no changelog, and the application did not stop regularly"
 	case e.logged && there && !h.HasPosition:

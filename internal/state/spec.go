@@ -57,6 +57,10 @@ type Spec struct {
 	// an unclean stop, and OpenReport says so.
 	Logged bool
 
+	// KeepHeaders says that values begin with the headers of the record that set them, in front of their timestamp: see
+	// codec.AppendHeaders. A store on disk that changes in this is emptied. Not for versioned stores.
+	KeepHeaders bool
+
 	// RetentionMs is how far behind the highest start that the store has seen (highest end for sessions) a row is kept:
 	// a row is visible if, and only if, its start is greater than the highest one minus the retention. In a versioned store
 	// it is the history: how far behind the highest timestamp a version may be put, and is still found. Not for key-value

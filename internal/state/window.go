@@ -77,7 +77,7 @@ func (w *SessionStore) Delete(key []byte, startMs, endMs int64) (accepted bool, 
 // Find walks the sessions of one key that end at earliestEndMs or later and start at latestStartMs or earlier, in the
 // order of end and start, or in the opposite order. It shows the store as it is now.
 func (w *SessionStore) Find(key []byte, earliestEndMs, latestStartMs int64, reverse bool) (*Iterator, error) {
-	return w.s.fetch(rowQuery{
+	return w.s.fetchSessions(rowQuery{
 		key: key, from: earliestEndMs, to: math.MaxInt64, maxExtra: sortable(latestStartMs), reverse: reverse,
 	})
 }
@@ -85,7 +85,7 @@ func (w *SessionStore) Find(key []byte, earliestEndMs, latestStartMs int64, reve
 // FindAll walks the sessions of all keys whose end lies within the bounds, both included: segment by segment, in each by
 // key bytes, then end, then start.
 func (w *SessionStore) FindAll(fromEndMs, toEndMs int64, reverse bool) (*Iterator, error) {
-	return w.s.fetch(rowQuery{all: true, from: fromEndMs, to: toEndMs, maxExtra: math.MaxUint64, reverse: reverse})
+	return w.s.fetchSessions(rowQuery{all: true, from: fromEndMs, to: toEndMs, maxExtra: math.MaxUint64, reverse: reverse})
 }
 
 // ObservedEndMs is the highest end that was put or restored, NoTime if there was none.
@@ -112,6 +112,15 @@ func (s *store) fetch(q rowQuery) (*Iterator, error) {
 	} else {
 		q.from = max(q.from, s.high-s.spec.RetentionMs+1)
 		q.to = min(q.to, s.high)
+	}
+	return s.fetchRows(q)
+}
+
+// fetchSessions walks sessions, those beyond the observed time too: after a crash the changelog may be ahead of the input, and a
+// record that comes in again belongs to the session that it has been merged into, not beside it.
+func (s *store) fetchSessions(q rowQuery) (*Iterator, error) {
+	if s.high != noObserved {
+		q.from = max(q.from, s.high-s.spec.RetentionMs+1)
 	}
 	return s.fetchRows(q)
 }

@@ -37,6 +37,9 @@ func StoreSpecs(sub *topology.Subtopology) ([]state.Spec, error) {
 		if o, ok := s.Op.(op.Segmented); ok {
 			spec.SegmentMs = o.Segment()
 		}
+		if o, ok := s.Op.(op.HeaderKeeper); ok {
+			spec.KeepHeaders = o.KeepsHeaders()
+		}
 		specs = append(specs, spec)
 	}
 	return specs, nil
