@@ -26,6 +26,8 @@ type streamJoinModel struct {
 	out, late []string
 	nulls     [2]int64 // dropped for a null, by side
 	refused   int64    // rows that had their final result
+
+	send func(key, l, r string, ts int64) // if there is more behind it
 }
 
 type joinModelRow struct {
@@ -54,6 +56,10 @@ func (m *streamJoinModel) ended(side int, ts int64) bool {
 }
 
 func (m *streamJoinModel) emit(key, l, r string, ts int64) {
+	if m.send != nil {
+		m.send(key, l, r, ts)
+		return
+	}
 	m.out = append(m.out, fmt.Sprintf("%s=%s-%s@%d", key, l, r, ts))
 }
 

@@ -18,6 +18,8 @@ type modelRecord struct {
 	key, value         string
 	nullKey, nullValue bool
 	tsMs               int64
+	change             *modelChange // of a table's row, on its way to its group
+	input              int          // of a cogroup
 }
 
 func (r modelRecord) String() string {
@@ -36,7 +38,14 @@ type model struct {
 	seq    int
 	topics map[string]*modelTopic
 	out    map[string][]string
+	// dropped counts the records that a step has dropped for a reason.
+	dropped map[modelDrop]int64
 }
+
+// modelDrop is a step and why it drops records.
+type modelDrop struct{ step, reason string }
+
+func (m *model) drop(step, reason string, n int) { m.dropped[modelDrop{step, reason}] += int64(n) }
 
 // modelTopic is a topic that the topology reads.
 type modelTopic struct {
@@ -69,7 +78,7 @@ func (t *modelTask) join(other *modelTask) {
 }
 
 func newModel() *model {
-	return &model{topics: make(map[string]*modelTopic), out: make(map[string][]string)}
+	return &model{topics: make(map[string]*modelTopic), out: make(map[string][]string), dropped: make(map[modelDrop]int64)}
 }
 
 // source reads a topic.
@@ -240,6 +249,8 @@ type modelTable struct {
 	s       *modelStream // where it stands
 	lookup  func(key string) (modelRow, bool)
 	changes []func(key string, c modelChange)
+	// windows says that the keys are spanText; sessions that their ends come first in their bytes.
+	windows, sessions bool
 }
 
 type modelRow struct {

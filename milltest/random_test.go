@@ -413,7 +413,7 @@ func TestRandomTopologies(t *testing.T) {
 		for _, name := range g.outputs {
 			var got []string
 			for _, r := range d.ReadRaw(name) {
-				got = append(got, modelRecord{string(r.Key), string(r.Value), r.Key == nil, r.Value == nil, r.TimestampMs}.String())
+				got = append(got, modelRecord{string(r.Key), string(r.Value), r.Key == nil, r.Value == nil, r.TimestampMs, nil, 0}.String())
 			}
 			if diff := cmp.Diff(g.m.out[name], got); diff != "" {
 				t.Errorf("%s, -model +millrace:\n%s", name, diff)
