@@ -72,7 +72,7 @@ func groupTable[K, V, K2, V2 any](t Table[K, V], verb string, opts []StepOption,
 
 // aggregateTable is what all aggregations of a grouped table have in common: the repartition topic, the store and the node.
 func aggregateTable[K, V, A any](g *groupedTable[K, V], verb, prefix string, value serde.Serde[A], add, subtract op.TableFold[K, V, A], opts []StepOption) Table[K, A] {
-	s := g.b.begin(verb, opts, storeOptions...)
+	s := g.b.begin(verb, opts, keyedOptions...)
 	storeName, named := s.storeName("KTABLE-AGGREGATE-")
 	s.requireName(named, "a store")
 	sink, source := g.b.t.NextName("KSTREAM-SINK-"), g.b.t.NextName("KSTREAM-SOURCE-")
@@ -112,8 +112,8 @@ func (g *groupedTable[K, V]) repartition(s *step, topic string, auto bool, sink,
 // CountTable counts the rows of each group. A group that has lost its last row stays, with the count 0.
 //
 // Results carry the highest timestamp that the group has seen. Options: As, or StoreName, or AutoName; NodeName,
-// RepartitionName, InMemory, LogConfig, WithoutLog, WithoutCache, WithKey. It makes a store and a changelog topic, and a
-// repartition topic.
+// RepartitionName, InMemory, LogConfig, WithoutLog, WithoutCache, Versioned, WithKey. It makes a store and a changelog
+// topic, and a repartition topic.
 //
 // In Kafka Streams: KGroupedTable#count.
 func CountTable[K, V any](g GroupedTable[K, V], opts ...StepOption) Table[K, int64] {

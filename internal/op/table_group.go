@@ -175,7 +175,7 @@ func (a *tableAggregate[K, V, A]) update(r *processor.Record[K, Change[V]]) (c C
 	if err != nil {
 		return c, 0, err
 	}
-	agg, storedAt, has, err := a.out.store.cache.Get(key)
+	agg, storedAt, has, err := a.out.Get(key)
 	if err != nil {
 		return c, 0, err
 	}
@@ -188,7 +188,7 @@ func (a *tableAggregate[K, V, A]) update(r *processor.Record[K, Change[V]]) (c C
 	}
 	if has && a.out.spec.old() && !a.out.cached {
 		// Read again, because the functions may have changed in place what they were given.
-		if c.Old, _, c.HasOld, err = a.out.store.cache.Get(key); err != nil {
+		if c.Old, _, c.HasOld, err = a.out.Get(key); err != nil {
 			return c, 0, err
 		}
 	}
