@@ -302,3 +302,52 @@ func TestSuppress_lookup(t *testing.T) {
 		{"in", "z=8@50", ""}, {"s", "a=s@100", "a=snull@100 a=snull@100"},
 	}.run(t, d, reader(d, out))
 }
+
+// A session closes its gap and the grace after its end, also behind a cogroup. Sessions that were merged into another leave
+// nothing.
+func TestSuppress_sessionsAndCogroups(t *testing.T) {
+	onDiskAndInMemory := map[string][]milltest.Option{"in memory": nil, "on disk": {milltest.OnDisk()}}
+	final := millrace.UntilWindowCloses(millrace.Unbounded())
+	w := window.Session(10 * ms).Grace(5 * ms)
+	add := func(_, _ string, n int64) int64 { return n + 1 }
+	sessions := map[string]func(g millrace.Grouped[string, string]) millrace.Table[window.Key[string], int64]{
+		"sessions": func(g millrace.Grouped[string, string]) millrace.Table[window.Key[string], int64] {
+			counts, _ := millrace.CountSessions(g.SessionBy(w), millrace.As("counts"))
+			return counts
+		},
+		"cogroup": func(g millrace.Grouped[string, string]) millrace.Table[window.Key[string], int64] {
+			counts, _ := millrace.Cogroup(g, add).SessionBy(w).Aggregate(func() int64 { return 0 }, func(_ string, a, b int64) int64 { return a + b }, serde.Int64, millrace.As("counts"))
+			return counts
+		},
+	}
+	for disk, opts := range onDiskAndInMemory {
+		for name, declare := range sessions {
+			t.Run(name+" "+disk, func(t *testing.T) {
+				b := millrace.NewBuilder()
+				out := millrace.NewTopic("out", serde.SessionWindowed(serde.String), serde.Int64)
+				declare(millrace.From(b, strTopic).GroupByKey()).Suppress(final, millrace.As("final")).ToStream().To(out)
+				d := milltest.New(t, build(t, b), opts...)
+				steps{
+					{"in", "a=x@10", ""}, {"in", "a=x@24", ""}, {"in", "b=x@12", ""},
+					{"in", "a=x@17", ""}, // joins both sessions of a
+					{"in", "c=x@27", "b[12,12]=1@12"},
+					{"in", "c=x@38", ""},
+					{"in", "c=x@39", "a[10,24]=3@24"},
+					{"in", "c=x@1000", "c[27,27]=1@27 c[38,39]=2@39"},
+				}.run(t, d, sessionReader(d, out))
+			})
+		}
+		t.Run("cogroup by windows "+disk, func(t *testing.T) {
+			b := millrace.NewBuilder()
+			out := millrace.NewTopic("out", serde.Windowed(serde.String, 10*ms), serde.Int64)
+			counts, _ := millrace.Cogroup(millrace.From(b, strTopic).GroupByKey(), add).WindowBy(window.Tumbling(10*ms).Grace(5*ms)).
+				Aggregate(func() int64 { return 0 }, serde.Int64, millrace.As("counts"))
+			counts.Suppress(final, millrace.As("final")).ToStream().To(out)
+			d := milltest.New(t, build(t, b), opts...)
+			steps{
+				{"in", "a=x@1", ""}, {"in", "a=x@14", ""}, {"in", "a=x@2", ""},
+				{"in", "a=x@15", "a[0,10)=2@2"},
+			}.run(t, d, reader(d, out))
+		})
+	}
+}

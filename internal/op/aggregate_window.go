@@ -262,7 +262,7 @@ func (o *windowOut[K, A]) encode(k K, startMs int64) ([]byte, error) {
 
 // put sets the value of an encoded key. tsMs is the value's timestamp, recordMs that of the record that led to it.
 func (o *windowOut[K, A]) put(key []byte, k window.Key[K], headers serde.Headers, c *Change[A], tsMs, recordMs int64) error {
-	return o.store.cache.Put(key, k, c.New, c.HasNew, storedMs(c, tsMs, recordMs), o.env.waiting(headers, recordMs))
+	return o.store.putEncoded(key, k, c.New, c.HasNew, storedMs(c, tsMs, recordMs), o.env.waiting(headers, recordMs))
 }
 
 // sent forwards an update that has been put, unless the flush of the cache is to do so.

@@ -111,6 +111,7 @@ func (f *WindowFactory[K, V]) Open(env *Env) (any, error) {
 	}
 	return &WindowStore[K, V]{
 		env: env, name: name, sizeMs: f.SizeMs, windows: f.Windows, key: guarded(f.Key), w: w, cache: cache.New(cfg), there: NotNil[V](),
+		highMs: state.NoTime,
 	}, nil
 }
 
@@ -125,6 +126,7 @@ type WindowStore[K, V any] struct {
 	cache   *cache.Store[window.Key[K], V, current]
 	there   func(*V) bool
 	buf     []byte
+	highMs  int64 // highest start that was put, written out or not
 }
 
 var _ store.Window[string, string] = (*WindowStore[string, string])(nil)
@@ -154,40 +156,55 @@ func (s *WindowStore[K, V]) windowed(k K, startMs int64) window.Key[K] {
 	return window.Key[K]{Key: k, Window: window.Window{StartMs: startMs, EndMs: startMs + s.sizeMs}}
 }
 
+// fromMs is the earliest start of windows that are visible. A write that waits moves the store's time already.
+func (s *WindowStore[K, V]) fromMs(fromMs int64) int64 {
+	highMs := max(s.highMs, s.w.ObservedStartMs())
+	if highMs == state.NoTime {
+		return fromMs
+	}
+	return max(fromMs, highMs-s.w.Spec().RetentionMs+1)
+}
+
+// get reads a row that is visible. A cache does not know of the retention, and may hold rows that have passed it.
+func (s *WindowStore[K, V]) get(k K, startMs int64) (v V, tsMs int64, ok bool, err error) {
+	if startMs < s.fromMs(startMs) {
+		return v, 0, false, nil
+	}
+	b, err := s.encode(k, startMs)
+	if err != nil {
+		return v, 0, false, err
+	}
+	return s.cache.Get(b)
+}
+
+// putEncoded sets the value of a window whose encoded key is enc.
+func (s *WindowStore[K, V]) putEncoded(enc []byte, k window.Key[K], v V, has bool, tsMs int64, ctx current) error {
+	s.highMs = max(s.highMs, k.Window.StartMs)
+	return s.cache.Put(enc, k, v, has, tsMs, ctx)
+}
+
 // FlushCache writes what waits in the cache.
 func (s *WindowStore[K, V]) FlushCache() error { return s.cache.Flush() }
 
 // Get returns the value of a key in the window that starts at startMs.
 func (s *WindowStore[K, V]) Get(k K, startMs int64) (v V, ok bool, err error) {
-	b, err := s.encode(k, startMs)
-	if err != nil {
-		return v, false, err
-	}
-	v, _, ok, err = s.cache.Get(b)
+	v, _, ok, err = s.get(k, startMs)
 	return v, ok, err
 }
 
 // GetStamped is Get with the value's timestamp.
 func (s *WindowStore[K, V]) GetStamped(k K, startMs int64) (store.Stamped[V], bool, error) {
-	b, err := s.encode(k, startMs)
-	if err != nil {
-		return store.Stamped[V]{}, false, err
-	}
-	v, ts, ok, err := s.cache.Get(b)
+	v, ts, ok, err := s.get(k, startMs)
 	out := store.Stamped[V]{Value: v, TimestampMs: ts}
 	if ok && s.cache.KeepsHeaders() {
-		out.Headers, err = s.cache.Headers(b)
+		out.Headers, err = s.cache.Headers(s.buf) // the key that get has encoded
 	}
 	return out, ok && err == nil, err
 }
 
 // Lookup makes a WindowStore a Getter.
 func (s *WindowStore[K, V]) Lookup(k window.Key[K]) (v V, tsMs int64, ok bool, err error) {
-	b, err := s.encode(k.Key, k.Window.StartMs)
-	if err != nil {
-		return v, 0, false, err
-	}
-	return s.cache.Get(b)
+	return s.get(k.Key, k.Window.StartMs)
 }
 
 // Put sets the value of a key in a window under the timestamp of the record in process, and with its headers if the store
@@ -214,7 +231,7 @@ func (s *WindowStore[K, V]) put(k K, v V, startMs, tsMs int64, c current) error 
 	if err != nil {
 		return err
 	}
-	return s.cache.Put(b, s.windowed(k, startMs), v, s.there(&v), tsMs, c)
+	return s.putEncoded(b, s.windowed(k, startMs), v, s.there(&v), tsMs, c)
 }
 
 // Delete removes the value of a key in a window.
@@ -224,7 +241,7 @@ func (s *WindowStore[K, V]) Delete(k K, startMs int64) error {
 		return err
 	}
 	var zero V
-	return s.cache.Put(b, s.windowed(k, startMs), zero, false, s.env.cur.tsMs, s.context())
+	return s.putEncoded(b, s.windowed(k, startMs), zero, false, s.env.cur.tsMs, s.context())
 }
 
 func (s *WindowStore[K, V]) context() current {

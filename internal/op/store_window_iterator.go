@@ -41,10 +41,9 @@ type waitingRow[K, V any] struct {
 // not change what the steps downstream see.
 func (s *WindowStore[K, V]) iterate(key []byte, all bool, fromMs, toMs int64) (store.Iterator[window.Key[K], V], error) {
 	var waiting []waitingRow[K, V]
-	highMs := s.w.ObservedStartMs()
+	fromMs = s.fromMs(fromMs)
 	err := s.cache.Waiting(func(enc string, k window.Key[K], v V, has bool, tsMs int64) error {
 		own := []byte(enc)[:len(enc)-startBytes]
-		highMs = max(highMs, k.Window.StartMs)
 		if k.Window.StartMs >= fromMs && k.Window.StartMs <= toMs && (all || bytes.Equal(own, key)) {
 			w := waitingRow[K, V]{key: own, k: k, v: v, has: has, tsMs: tsMs}
 			var err error
@@ -57,9 +56,6 @@ func (s *WindowStore[K, V]) iterate(key []byte, all bool, fromMs, toMs int64) (s
 	if err != nil {
 		return nil, err
 	}
-	// A write that waits moves the store's time already, and rows past the retention go out of sight.
-	fromMs = max(fromMs, highMs-s.w.Spec().RetentionMs+1)
-	waiting = slices.DeleteFunc(waiting, func(w waitingRow[K, V]) bool { return w.k.Window.StartMs < fromMs })
 	slices.SortFunc(waiting, func(a, b waitingRow[K, V]) int {
 		return s.compare(a.key, a.k.Window.StartMs, b.key, b.k.Window.StartMs)
 	})

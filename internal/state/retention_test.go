@@ -84,8 +84,8 @@ func growth(sizes []int64) string {
 	}
 	mean := float64(sum) / float64(len(late))
 	for i, n := range late {
-		if float64(n) > 1.3*mean {
-			return fmt.Sprintf("after %d retentions there are %d bytes on disk, more than 1.3 times the mean %.0f of %v", i+4, n, mean, late)
+		if float64(n) > 1.3*mean || 1.3*float64(n) < mean {
+			return fmt.Sprintf("after %d retentions there are %d bytes on disk, which is not within 1.3 times the mean %.0f of %v", i+4, n, mean, late)
 		}
 	}
 	return ""

@@ -29,6 +29,8 @@ func TestC070_NamesPartitionsAndConfigsOfInternalTopics(t *testing.T) {
 		millrace.Count(group("g"), millrace.StoreName("cnt"))
 		millrace.CountWindows(group("gw").WindowBy(window.Tumbling(time.Hour).Grace(30*time.Minute)),
 			millrace.StoreName("wcnt"), millrace.Retain(6*time.Hour))
+		millrace.CountSessions(group("gs").SessionBy(window.Session(10*time.Minute).Grace(5*time.Minute)), millrace.StoreName("scnt"))
+		millrace.TableFrom(bld, texts(kafkatest.CreateTopic(t, b, "t", 2)), millrace.StoreName("ver"), millrace.Versioned(2*time.Hour))
 		millrace.From(bld, texts(ta)).Repartition(millrace.As("five"), millrace.Partitions(5)).To(texts(out))
 		r := start(t, b, app, buildTopology(t, bld))
 		kafkatest.Load(t, b, ta, &kgo.Record{Key: []byte("k"), Value: []byte("v")})
@@ -43,7 +45,10 @@ func TestC070_NamesPartitionsAndConfigsOfInternalTopics(t *testing.T) {
 			"gw-repartition":   {3, map[string]string{"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "52428800"}},
 			"five-repartition": {5, map[string]string{"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "52428800"}},
 			"cnt-changelog":    {3, map[string]string{"cleanup.policy": "compact"}},
+			"gs-repartition":   {3, map[string]string{"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "52428800"}},
 			"wcnt-changelog":   {3, map[string]string{"retention.ms": "108000000"}},
+			"scnt-changelog":   {3, map[string]string{"retention.ms": "87300000"}},
+			"ver-changelog":    {2, map[string]string{"cleanup.policy": "compact", "min.compaction.lag.ms": "93600000"}},
 		}
 		for name, w := range want {
 			topic := app + "-" + name
@@ -60,9 +65,11 @@ func TestC070_NamesPartitionsAndConfigsOfInternalTopics(t *testing.T) {
 				t.Errorf("%s has %d partitions, want %d", name, got, w.partitions)
 			}
 		}
-		policy := kafkatest.TopicConfig(t, b, app+"-wcnt-changelog")["cleanup.policy"]
-		if policy != "compact,delete" && policy != "delete,compact" {
-			t.Errorf("wcnt-changelog: cleanup.policy is %q, want compact,delete", policy)
+		for _, name := range []string{"wcnt-changelog", "scnt-changelog"} {
+			policy := kafkatest.TopicConfig(t, b, app+"-"+name)["cleanup.policy"]
+			if policy != "compact,delete" && policy != "delete,compact" {
+				t.Errorf("%s: cleanup.policy is %q, want compact,delete", name, policy)
+			}
 		}
 	})
 }
