@@ -32,7 +32,7 @@ func (e readingEngine) Run(ctx context.Context) error {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(e.cfg.Brokers...),
 		kgo.ConsumerGroup(demo.ApplicationID),
-		kgo.ConsumeTopics(demo.FlightsTopic, demo.PlanesTopic),
+		kgo.ConsumeTopics(demo.FlightsTopic, demo.PlanesTopic, demo.ArrivalsTopic, demo.WeatherTopic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),
 	)

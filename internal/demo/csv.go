@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,6 +135,20 @@ func (t *table) whole(column string) *int {
 	}
 	i := int(n)
 	return &i
+}
+
+// number returns a number with a fraction that may be missing.
+func (t *table) number(column string) *float64 {
+	v, ok := t.raw(column)
+	if !ok {
+		return nil
+	}
+	f, err := strconv.ParseFloat(v, 64)
+	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+		t.fail(column, v, "a number")
+		return nil
+	}
+	return &f
 }
 
 // needWhole returns a number that must be there and lie in a range.

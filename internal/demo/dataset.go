@@ -15,22 +15,23 @@ import (
 	"time"
 )
 
-// january holds the flights of January 2013 with all planes and airlines; data/README.md says where they come from.
+// january holds the flights and the weather of January 2013 with all planes and airlines; data/README.md says where they come from.
 //
 //go:embed data/*.csv.gz
 var january embed.FS
 
 // Dataset is the demo's data.
 type Dataset struct {
-	Flights  []Flight // in the order in which aircraft landed, ties in file order
-	Planes   []Plane  // in file order
+	Flights  []Flight  // in the order in which aircraft landed, ties in file order
+	Weather  []Weather // in the order of time, ties in file order
+	Planes   []Plane   // in file order
 	Airlines []Airline
 }
 
 // Embedded reads the data that comes with the program: January 2013.
 func Embedded() (*Dataset, error) { return load(january, "data", "embedded ") }
 
-// Load reads a directory: flights, planes and airlines, each as .csv or .csv.gz (the former where both are there). NA and
+// Load reads a directory: flights, weather, planes and airlines, each as .csv or .csv.gz (the former where both are there). NA and
 // empty fields mean none. An error names the file, line, column and value.
 func Load(dir string) (*Dataset, error) {
 	info, err := os.Stat(dir)
@@ -43,20 +44,21 @@ func Load(dir string) (*Dataset, error) {
 	return load(os.DirFS(dir), ".", dir+string(filepath.Separator))
 }
 
-// load reads the three files under dir of fsys; shown is put before their names in errors.
+// load reads the four files under dir of fsys; shown is put before their names in errors.
 func load(fsys fs.FS, dir, shown string) (*Dataset, error) {
 	var d Dataset
 	for _, f := range []struct {
 		name string
 		read func(file string, r io.Reader) error
 	}{
-		{"flights", d.readFlights}, {"planes", d.readPlanes}, {"airlines", d.readAirlines},
+		{"flights", d.readFlights}, {"weather", d.readWeather}, {"planes", d.readPlanes}, {"airlines", d.readAirlines},
 	} {
 		if err := open(fsys, dir, f.name, shown, f.read); err != nil {
 			return nil, err
 		}
 	}
 	slices.SortStableFunc(d.Flights, func(a, b Flight) int { return a.Landing().Compare(b.Landing()) })
+	slices.SortStableFunc(d.Weather, func(a, b Weather) int { return a.Hour.Compare(b.Hour) })
 	return &d, nil
 }
 
@@ -121,6 +123,30 @@ func (d *Dataset) readFlights(file string, r io.Reader) error {
 			break
 		}
 		d.Flights = append(d.Flights, f)
+	}
+	return t.err
+}
+
+func (d *Dataset) readWeather(file string, r io.Reader) error {
+	t, err := newTable(file, r, "origin", "temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure",
+		"visib", "time_hour")
+	if err != nil {
+		return err
+	}
+	for t.next() {
+		d.Weather = append(d.Weather, Weather{
+			Origin:               t.needText("origin"),
+			Hour:                 t.needTime("time_hour"),
+			TemperatureF:         t.number("temp"),
+			DewPointF:            t.number("dewp"),
+			HumidityPercent:      t.number("humid"),
+			WindDirectionDegrees: t.whole("wind_dir"),
+			WindSpeedMph:         t.number("wind_speed"),
+			WindGustMph:          t.number("wind_gust"),
+			PrecipitationInches:  t.number("precip"),
+			PressureMillibars:    t.number("pressure"),
+			VisibilityMiles:      t.number("visib"),
+		})
 	}
 	return t.err
 }

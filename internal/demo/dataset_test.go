@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 
 const (
 	flightsHeader  = "dep_time,dep_delay,carrier,flight,tailnum,origin,dest,air_time,distance,minute,time_hour\n"
+	weatherHeader  = "origin,temp,dewp,humid,wind_dir,wind_speed,wind_gust,precip,pressure,visib,time_hour\n"
 	planesHeader   = "tailnum,year,type,manufacturer,model,engines,seats,speed,engine\n"
 	airlinesHeader = "carrier,name\n"
 )
@@ -25,6 +28,7 @@ func dataDir(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	all := map[string]string{
 		"flights.csv":  flightsHeader + "517,2,UA,1545,N14228,EWR,IAH,227,1400,15,2013-01-01T10:00:00Z\n",
+		"weather.csv":  weatherHeader + "EWR,39.02,26.06,59.37,270,10.36,NA,0,1012,10,2013-01-01T10:00:00Z\n",
 		"planes.csv":   planesHeader + "N14228,1999,Fixed wing multi engine,BOEING,737-824,2,149,NA,Turbo-fan\n",
 		"airlines.csv": airlinesHeader + "UA,United Air Lines Inc.\n",
 	}
@@ -181,9 +185,9 @@ func TestEmbedded_isJanuary(t *testing.T) {
 			departed++
 		}
 	}
-	got := []int{len(d.Flights), departed, len(d.Planes), len(d.Airlines)}
-	if diff := cmp.Diff([]int{27004, 26483, 3322, 16}, got); diff != "" {
-		t.Errorf("flights, departed, planes, airlines (-want +got):\n%s", diff)
+	got := []int{len(d.Flights), departed, len(d.Weather), len(d.Planes), len(d.Airlines)}
+	if diff := cmp.Diff([]int{27004, 26483, 2226, 3322, 16}, got); diff != "" {
+		t.Errorf("flights, departed, weather, planes, airlines (-want +got):\n%s", diff)
 	}
 }
 
@@ -210,8 +214,21 @@ func TestInputs_areAFunctionOfDataAndPartitions(t *testing.T) {
 			t.Errorf("%s ends (-want +got):\n%s", topic.name, diff)
 		}
 	}
-	if names[len(names)-1] != FlightsTopic {
-		t.Errorf("topics are fed in the order %q, want flights last", names)
+	if want := []string{AirlinesTopic, PlanesTopic, FlightsTopic, ArrivalsTopic, WeatherTopic}; !slices.Equal(names, want) {
+		t.Errorf("topics are %q, want %q", names, want)
+	}
+	fed := map[string]int{}
+	for i, r := range in.live {
+		if i > 0 && r.at.Before(in.live[i-1].at) {
+			t.Fatalf("record %d is fed before an earlier one", i)
+		}
+		if r.n != fed[r.in.name] {
+			t.Fatalf("%s: row %d is fed after %d rows", r.in.name, r.n, fed[r.in.name])
+		}
+		fed[r.in.name]++
+	}
+	if want := map[string]int{FlightsTopic: 27004, ArrivalsTopic: 26398, WeatherTopic: 2226}; !maps.Equal(fed, want) {
+		t.Errorf("fed %v, want %v", fed, want)
 	}
 
 	var total, departed int64

@@ -146,32 +146,30 @@ func (f *Feeder) checkLast(ctx context.Context, t *input, ends []int64) error {
 
 // FeedTables writes what is missing of airlines and planes and returns when all of it is acknowledged. Resume comes first.
 func (f *Feeder) FeedTables(ctx context.Context) error {
-	for _, t := range f.in.topics {
-		if t.name == FlightsTopic {
-			continue
+	for _, t := range f.in.tables() {
+		rows := make([]fed, len(t.rows))
+		for i := range t.rows {
+			rows[i] = fed{in: t, n: i}
 		}
-		if err := f.feed(ctx, t, 0); err != nil {
+		if err := f.feed(ctx, rows, 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// FeedFlights writes what is missing of flights at the feeder's rate and returns when all of it is acknowledged. FeedTables
-// comes first.
-func (f *Feeder) FeedFlights(ctx context.Context) error {
-	for _, t := range f.in.topics {
-		if t.name == FlightsTopic {
-			return f.feed(ctx, t, f.rate)
-		}
-	}
-	return nil
-}
+// FeedLive writes what is missing of flights, arrivals and weather, each record in its place by the time at which it became
+// known, and returns when all of it is acknowledged. The feeder's rate is that of flights. FeedTables comes first.
+func (f *Feeder) FeedLive(ctx context.Context) error { return f.feed(ctx, f.in.live, f.rate) }
+
+// maxAhead bounds how much event time is on its way to the broker at once: all partitions are filled side by side, and a
+// reading of the weather must not come a day behind the flights that it is joined with.
+const maxAhead = 6 * time.Hour
 
 // flushTimeout bounds the wait for requests that are on their way when feeding is cut short.
 const flushTimeout = 5 * time.Second
 
-func (f *Feeder) feed(ctx context.Context, t *input, rate float64) error {
+func (f *Feeder) feed(ctx context.Context, rows []fed, rate float64) error {
 	if f.next == nil {
 		return errors.New("millrace: demo: feeding before Resume has found out where to go on")
 	}
@@ -180,15 +178,24 @@ func (f *Feeder) feed(ctx context.Context, t *input, rate float64) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	pace := pacer{clock: f.clock, rate: rate, start: f.clock.Now()}
-	acks := f.acks[t.name]
-	for i := range t.rows {
-		row := &t.rows[i]
+	var flushed time.Time // up to where everything is acknowledged
+	for _, next := range rows {
+		t, row := next.in, &next.in.rows[next.n]
 		if row.offset < f.next[t.name][row.partition] {
 			continue
 		}
-		if err := pace.wait(ctx); err != nil {
-			break
+		if t.name == FlightsTopic {
+			if err := pace.wait(ctx); err != nil {
+				break
+			}
 		}
+		if next.at.Sub(flushed) > maxAhead {
+			if err := f.client.Flush(ctx); err != nil {
+				break
+			}
+			flushed = next.at
+		}
+		acks := f.acks[t.name]
 		record, err := row.record(t.name)
 		if err != nil {
 			fail(err)

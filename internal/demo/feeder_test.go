@@ -77,6 +77,9 @@ func connect(t *testing.T, brokers []string) *kgo.Client {
 	return client
 }
 
+// inputTopics are the topics that are fed.
+var inputTopics = []string{FlightsTopic, ArrivalsTopic, WeatherTopic, PlanesTopic, AirlinesTopic}
+
 var embedded = sync.OnceValues(Embedded)
 
 // someInputs are the first n flights of January with all planes and airlines; 0 is all.
@@ -111,7 +114,7 @@ func feedAll(t *testing.T, brokers []string, in *Inputs) {
 	if err := f.FeedTables(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.FeedFlights(t.Context()); err != nil {
+	if err := f.FeedLive(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -119,7 +122,7 @@ func feedAll(t *testing.T, brokers []string, in *Inputs) {
 // wantFed compares the input topics, record by record, with what they must hold.
 func wantFed(t *testing.T, brokers []string, in *Inputs) {
 	t.Helper()
-	ends, err := kadm.NewClient(connect(t, brokers)).ListEndOffsets(t.Context(), FlightsTopic, PlanesTopic, AirlinesTopic)
+	ends, err := kadm.NewClient(connect(t, brokers)).ListEndOffsets(t.Context(), inputTopics...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,8 +206,8 @@ func TestFeeder_goesOnAfterACleanStop(t *testing.T) {
 	if err := f.FeedTables(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.FeedFlights(ctx); !errors.Is(err, stopped) {
-		t.Fatalf("FeedFlights: %v, want the cause of the stop", err)
+	if err := f.FeedLive(ctx); !errors.Is(err, stopped) {
+		t.Fatalf("FeedLive: %v, want the cause of the stop", err)
 	}
 	if n := f.Fed(FlightsTopic); n > 1100 {
 		t.Fatalf("%d flights fed in a second at 1,000 a second", n)
@@ -232,7 +235,7 @@ func feedAndKill(t *testing.T, brokers []string, partitions int32, counts ...int
 	}
 	admin := kadm.NewClient(client)
 	fed := func() (n int64) {
-		ends, err := admin.ListEndOffsets(t.Context(), FlightsTopic, PlanesTopic, AirlinesTopic)
+		ends, err := admin.ListEndOffsets(t.Context(), inputTopics...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +272,7 @@ func TestFeeder_keepsItsRate(t *testing.T) {
 	if clock.waits() != 0 {
 		t.Errorf("the tables, which are loaded first, took %v", clock.waits())
 	}
-	if err := f.FeedFlights(t.Context()); err != nil {
+	if err := f.FeedLive(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if want := 2500 * time.Millisecond; clock.waits() < want-paceStep || clock.waits() > want+paceStep {
@@ -323,7 +326,7 @@ func TestFeeder_noticesAnotherWriter(t *testing.T) {
 	if err := f.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, f.FeedFlights(t.Context()), "of flights, partition", "another program")
+	wantError(t, f.FeedLive(t.Context()), "of flights, partition", "another program")
 }
 
 func TestEnsureTopics_refusesTopicsThatCannotWork(t *testing.T) {

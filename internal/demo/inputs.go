@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -18,7 +19,8 @@ var tablesTime = time.Date(2013, time.January, 1, 0, 0, 0, 0, time.UTC)
 // feeder that was stopped goes on at the end of each partition.
 type Inputs struct {
 	Partitions int32
-	topics     []*input // in the order of feeding: flights last
+	topics     []*input // tables first
+	live       []fed    // the rows of flights, arrivals and weather in the order of feeding
 
 	// For each partition of flights, of its first n records (index n): how many departed, and the highest event time.
 	departed  [][]int64
@@ -30,6 +32,13 @@ type input struct {
 	name string
 	rows []row   // in the order of feeding
 	ends []int64 // for each partition, how many rows it has
+}
+
+// fed is a row of a topic that is fed while the application runs, at its moment.
+type fed struct {
+	in *input
+	at time.Time // when it becomes known: a landing, the hour of a reading
+	n  int       // its place among the rows of in
 }
 
 // row is one record to feed.
@@ -64,6 +73,8 @@ func NewInputs(d *Dataset, partitions int32) (*Inputs, error) {
 		in.eventTime[p] = []time.Time{{}}
 	}
 	flights := newInput(FlightsTopic, partitions, len(d.Flights))
+	arrivals := newInput(ArrivalsTopic, partitions, len(d.Flights))
+	weather := newInput(WeatherTopic, partitions, len(d.Weather))
 	for i := range d.Flights {
 		f := &d.Flights[i]
 		p := flights.add(f.Origin, f, f.EventTime())
@@ -77,10 +88,29 @@ func NewInputs(d *Dataset, partitions int32) (*Inputs, error) {
 		}
 		in.departed[p] = append(in.departed[p], departed)
 		in.eventTime[p] = append(in.eventTime[p], at)
+		in.feed(flights, f.Landing())
+		if f.Departed() && f.AirTimeMinutes != nil && f.TailNumber != nil {
+			arrivals.add(*f.TailNumber, f, f.Landing())
+			in.feed(arrivals, f.Landing())
+		}
 	}
-	in.topics = []*input{airlines, planes, flights}
+	for i := range d.Weather {
+		w := &d.Weather[i]
+		weather.add(w.Origin, w, w.Hour)
+		in.feed(weather, w.Hour)
+	}
+	slices.SortStableFunc(in.live, func(a, b fed) int { return a.at.Compare(b.at) })
+	in.topics = []*input{airlines, planes, flights, arrivals, weather}
 	return in, nil
 }
+
+// feed puts the last row of a topic into the order of feeding.
+func (in *Inputs) feed(t *input, at time.Time) {
+	in.live = append(in.live, fed{in: t, at: at, n: len(t.rows) - 1})
+}
+
+// tables are the topics that are whole before the application starts.
+func (in *Inputs) tables() []*input { return in.topics[:2] }
 
 func newInput(name string, partitions int32, rows int) *input {
 	return &input{name: name, ends: make([]int64, partitions), rows: make([]row, 0, rows)}

@@ -41,6 +41,8 @@ type oracleData struct {
 	landed   []landedRow // in the order of landing
 	planes   map[string]map[string]any
 	airlines map[string]any
+	weather  map[string]map[string]any // by origin and hour
+	last     int                       // the highest event time of flights and weather
 }
 
 type landedRow struct {
@@ -56,7 +58,23 @@ func readOracleData(t *testing.T, dir string) *oracleData {
 	if d, ok := oracleCache[dir]; ok {
 		return d
 	}
-	d := &oracleData{planes: map[string]map[string]any{}, airlines: map[string]any{}}
+	d := &oracleData{planes: map[string]map[string]any{}, airlines: map[string]any{}, weather: map[string]map[string]any{}}
+	for _, r := range oracleCSV(t, dir, "weather") {
+		r["minute"] = "0"
+		at := scheduled(t, r)
+		d.last = max(d.last, at)
+		key := r["origin"] + " " + minute(at)
+		if d.weather[key] != nil {
+			t.Fatalf("two readings of %s", key)
+		}
+		d.weather[key] = map[string]any{
+			"origin": r["origin"], "hour": minute(at), "temperature_f": fraction(t, r["temp"]), "dew_point_f": fraction(t, r["dewp"]),
+			"humidity_percent": fraction(t, r["humid"]), "wind_direction_degrees": number(t, r["wind_dir"]),
+			"wind_speed_mph": fraction(t, r["wind_speed"]), "wind_gust_mph": fraction(t, r["wind_gust"]),
+			"precipitation_inches": fraction(t, r["precip"]), "pressure_millibars": fraction(t, r["pressure"]),
+			"visibility_miles": fraction(t, r["visib"]),
+		}
+	}
 	for _, r := range oracleCSV(t, dir, "planes") {
 		d.planes[r["tailnum"]] = map[string]any{
 			"tail_number": r["tailnum"], "year": number(t, r["year"]), "type": str(r["type"]),
@@ -77,6 +95,7 @@ func readOracleData(t *testing.T, dir string) *oracleData {
 			landing += integer(t, r["air_time"])
 		}
 		d.landed = append(d.landed, landedRow{r, event, landing})
+		d.last = max(d.last, event)
 	}
 	slices.SortStableFunc(d.landed, func(a, b landedRow) int { return a.landing - b.landing })
 	oracleCache[dir] = d
@@ -159,9 +178,27 @@ func (o *oracle) enriched(t *testing.T) map[string]int {
 // check compares the files and the summary of a run that began with empty topics and was not disturbed.
 func (o *oracle) check(t *testing.T, dir string, s Summary) {
 	t.Helper()
+	o.checkFlights(t, dir, s)
+	files := outputFiles(t, dir, s)
+	o.checkSessions(t, files[AircraftSessionsTopic], false)
+	o.checkWeather(t, files[DeparturesWeatherTopic], false)
+	o.checkMakers(t, files, false)
+}
+
+func outputFiles(t *testing.T, dir string, s Summary) map[string][]outputLine {
+	t.Helper()
 	files := map[string][]outputLine{}
 	for _, topic := range s.Topics {
 		files[topic.Topic] = outputLines(t, dir, topic.Topic)
+	}
+	return files
+}
+
+// checkFlights compares what follows from flights, planes and airlines alone.
+func (o *oracle) checkFlights(t *testing.T, dir string, s Summary) {
+	t.Helper()
+	files := outputFiles(t, dir, s)
+	for _, topic := range s.Topics {
 		if n := len(files[topic.Topic]); int64(n) != topic.Records {
 			t.Errorf("the summary says %d records in %s, its file has %d", topic.Records, topic.Topic, n)
 		}
@@ -234,10 +271,10 @@ func (o *oracle) check(t *testing.T, dir string, s Summary) {
 // high but never too low, and each flight is there once at least.
 func (o *oracle) checkAtLeast(t *testing.T, dir string, s Summary) {
 	t.Helper()
-	files := map[string][]outputLine{}
-	for _, topic := range s.Topics {
-		files[topic.Topic] = outputLines(t, dir, topic.Topic)
-	}
+	files := outputFiles(t, dir, s)
+	o.checkSessions(t, files[AircraftSessionsTopic], true)
+	o.checkWeather(t, files[DeparturesWeatherTopic], true)
+	o.checkMakers(t, files, true)
 	departures := lastRows(t, DeparturesByHourTopic, files)
 	planes := lastRows(t, PlanesByHourTopic, files)
 	for key, want := range o.hours {
@@ -423,6 +460,18 @@ func integer(t *testing.T, s string) int {
 		t.Fatal(err)
 	}
 	return n
+}
+
+func fraction(t *testing.T, s string) any {
+	t.Helper()
+	if !isThere(s) {
+		return nil
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 // number is a number as encoding/json decodes it, or nil.

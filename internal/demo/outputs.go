@@ -22,19 +22,17 @@ type Output struct {
 	Partition int32
 	Offset    int64
 	Key       *string   // nil: null
-	Start     time.Time // of the window; zero where the topic has no windows
+	Start     time.Time // of the window or session; zero where the topic has none
+	End       time.Time // of the window, exclusive, or of the session, inclusive
 	Value     []byte    // JSON; nil: a deletion
 	Time      time.Time
 }
 
-// End returns the end of the output's window.
-func (o Output) End() time.Time { return o.Start.Add(WindowSize) }
-
-// Windowed says that the output's key has a window.
+// Windowed says that the output's key has a window or a session.
 func (o Output) Windowed() bool { return !o.Start.IsZero() }
 
 // decodeOutput reads a record of a derived topic. A windowed key is the key's bytes and the window's start in milliseconds,
-// eight bytes, most significant first, as Kafka Streams writes it.
+// eight bytes, most significant first, as Kafka Streams writes it; that of a session has its end before its start.
 func decodeOutput(d Derived, r *kgo.Record) (Output, error) {
 	o := Output{Topic: d.Name, Partition: r.Partition, Offset: r.Offset, Value: r.Value, Time: r.Timestamp.UTC()}
 	bad := func(format string, args ...any) (Output, error) {
@@ -45,13 +43,23 @@ func decodeOutput(d Derived, r *kgo.Record) (Output, error) {
 		return bad("value %q is not JSON", r.Value)
 	}
 	key := r.Key
-	if d.Windowed {
-		const startBytes = 8
-		n := len(key) - startBytes
-		if n < 0 {
-			return bad("key of %d bytes holds no window", len(key))
-		}
-		o.Start = time.UnixMilli(int64(binary.BigEndian.Uint64(key[n:]))).UTC()
+	const timeBytes = 8
+	times := int(d.Keys) // of an hour its start, of a session its end and its start
+	n := len(key) - times*timeBytes
+	if n < 0 {
+		return bad("key of %d bytes holds no window", len(key))
+	}
+	at := func(i int) time.Time {
+		return time.UnixMilli(int64(binary.BigEndian.Uint64(key[n+i*timeBytes:]))).UTC()
+	}
+	switch d.Keys {
+	case HourKeys:
+		o.Start = at(0)
+		o.End = o.Start.Add(WindowSize)
+	case SessionKeys:
+		o.End, o.Start = at(0), at(1)
+	}
+	if times > 0 {
 		key = key[:n]
 	}
 	if key != nil {
@@ -83,8 +91,7 @@ type line struct {
 func (o Output) line() line {
 	l := line{Key: o.Key, Value: o.Value, Timestamp: o.Time} // a nil RawMessage is null
 	if o.Windowed() {
-		end := o.End()
-		l.WindowStart, l.WindowEnd = &o.Start, &end
+		l.WindowStart, l.WindowEnd = &o.Start, &o.End
 	}
 	return l
 }

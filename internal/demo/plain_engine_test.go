@@ -48,7 +48,7 @@ func (e *plainEngine) Run(ctx context.Context) (err error) {
 	e.client, err = kgo.NewClient(
 		kgo.SeedBrokers(e.cfg.Brokers...),
 		kgo.ConsumerGroup(ApplicationID),
-		kgo.ConsumeTopics(FlightsTopic, PlanesTopic),
+		kgo.ConsumeTopics(FlightsTopic, PlanesTopic, ArrivalsTopic, WeatherTopic), // of the last two it makes nothing
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),

@@ -20,10 +20,14 @@ type Progress struct {
 	Lag       int64     // records in the topics that the application reads, internal ones included, and has not committed
 	EventTime time.Time // highest event time of the flights processed; zero before the first
 	Rate      float64   // flights processed a second, of late
+
+	whole bool // arrivals and weather are fed too
 }
 
 // Done says that everything is fed and processed, and that what follows from it is in the derived topics.
-func (p Progress) Done() bool { return p.Fed == p.Total && p.Processed == p.Total && p.Lag == 0 }
+func (p Progress) Done() bool {
+	return p.whole && p.Fed == p.Total && p.Processed == p.Total && p.Lag == 0
+}
 
 // progressReader reads a run's progress from the cluster: the application commits what it has processed, and a step's
 // results are in their topics before the offsets of what it read are committed.
@@ -44,9 +48,10 @@ func (r *progressReader) read(ctx context.Context, now time.Time) (Progress, err
 	if err != nil {
 		return Progress{}, fmt.Errorf("millrace: demo: cannot list the topics: %w", err)
 	}
-	topics := []string{FlightsTopic, PlanesTopic} // airlines are read outside the group
+	topics := []string{FlightsTopic, ArrivalsTopic, WeatherTopic, PlanesTopic} // airlines are read outside the group
 	for _, name := range all.Names() {
-		if strings.HasPrefix(name, ApplicationID+"-") && strings.HasSuffix(name, "-repartition") {
+		// The topics of foreign-key joins end in "-topic".
+		if strings.HasPrefix(name, ApplicationID+"-") && (strings.HasSuffix(name, "-repartition") || strings.HasSuffix(name, "-topic")) {
 			topics = append(topics, name)
 		}
 	}
@@ -58,7 +63,14 @@ func (r *progressReader) read(ctx context.Context, now time.Time) (Progress, err
 		return Progress{}, fmt.Errorf("millrace: demo: cannot read the end offsets of %s: %w", strings.Join(topics, ", "), err)
 	}
 
-	p := Progress{Total: r.in.Total(FlightsTopic)}
+	p := Progress{Total: r.in.Total(FlightsTopic), whole: true}
+	for _, topic := range []string{ArrivalsTopic, WeatherTopic} {
+		var fed int64
+		for _, end := range ends[topic] {
+			fed += end.Offset
+		}
+		p.whole = p.whole && fed == r.in.Total(topic)
+	}
 	ends.Each(func(end kadm.ListedOffset) {
 		var committed int64
 		if c, ok := commits.Lookup(end.Topic, end.Partition); ok && c.Err == nil {

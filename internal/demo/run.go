@@ -142,7 +142,7 @@ func (r *run) process(parent context.Context) error {
 		}
 		return engineErr
 	})
-	parts.Go(func() error { return r.feeder.FeedFlights(ctx) })
+	parts.Go(func() error { return r.feeder.FeedLive(ctx) })
 	parts.Go(func() error { return r.watch(ctx) })
 	if r.Output != nil {
 		parts.Go(func() error { return r.follow(ctx) })

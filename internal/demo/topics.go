@@ -27,7 +27,7 @@ func topicSpecs() []topicSpec {
 			"retention.ms":           "-1",
 		}}
 	}
-	specs := []topicSpec{spec(FlightsTopic, "delete"), spec(PlanesTopic, "compact"), spec(AirlinesTopic, "compact")}
+	specs := []topicSpec{spec(FlightsTopic, "delete"), spec(ArrivalsTopic, "delete"), spec(WeatherTopic, "delete"), spec(PlanesTopic, "compact"), spec(AirlinesTopic, "compact")}
 	for _, d := range DerivedTopics() {
 		specs = append(specs, spec(d.Name, "delete"))
 	}

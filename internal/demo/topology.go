@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -15,6 +16,8 @@ var (
 	flightsTopic  = millrace.NewTopic(FlightsTopic, serde.String, serde.JSON[Flight]())
 	planesTopic   = millrace.NewTopic(PlanesTopic, serde.Nullable(serde.String), serde.JSON[Plane]())
 	airlinesTopic = millrace.NewTopic(AirlinesTopic, serde.String, serde.JSON[Airline]())
+	arrivalsTopic = millrace.NewTopic(ArrivalsTopic, serde.String, serde.JSON[Flight]())
+	weatherTopic  = millrace.NewTopic(WeatherTopic, serde.String, serde.JSON[Weather]())
 
 	originHour            = serde.Windowed(serde.String, WindowSize)
 	departuresByHourTopic = millrace.NewTopic(DeparturesByHourTopic, originHour, serde.JSON[HourStats]())
@@ -22,6 +25,10 @@ var (
 	planesByHourTopic     = millrace.NewTopic(PlanesByHourTopic, originHour, serde.JSON[UniquePlanes]())
 	flightsEnrichedTopic  = millrace.NewTopic(FlightsEnrichedTopic, serde.Nullable(serde.String), serde.JSON[EnrichedFlight]())
 	seatsByCarrierTopic   = millrace.NewTopic(SeatsByCarrierTopic, serde.String, serde.JSON[CarrierSeats]())
+
+	aircraftSessionsTopic  = millrace.NewTopic(AircraftSessionsTopic, serde.SessionWindowed(serde.String), serde.JSON[AircraftSession]())
+	departuresWeatherTopic = millrace.NewTopic(DeparturesWeatherTopic, serde.String, serde.JSON[DepartureWeather]())
+	flightsByMakerTopic    = millrace.NewTopic(FlightsByMakerTopic, serde.String, serde.JSON[FlightMaker]())
 )
 
 // Topology returns the demo's topology. A flight still counts in its hour if it is reported up to grace later than the
@@ -58,8 +65,30 @@ func Topology(grace time.Duration) (*millrace.Topology, error) {
 	// How many seats each carrier flew.
 	seats := millrace.Map(enriched.Filter(func(_ *string, f EnrichedFlight) bool { return f.Departed() }), seatsOf)
 	byCarrier := seats.GroupByKey(millrace.WithKey[string](serde.String), millrace.WithValue[int64](serde.Int64))
-	flown := millrace.Aggregate(byCarrier, newSeats, addSeats, serde.JSON[CarrierSeats](), millrace.As(SeatsByCarrierTopic))
-	flown.ToStream().To(seatsByCarrierTopic)
+	carriers := millrace.Aggregate(byCarrier, newSeats, addSeats, serde.JSON[CarrierSeats](), millrace.As(SeatsByCarrierTopic))
+	carriers.ToStream().To(seatsByCarrierTopic)
+
+	// The days of each aircraft: what it flew until it stood still for a while. Arrivals come in the order of their time.
+	arrivals := millrace.From(b, arrivalsTopic)
+	sessions, _ := millrace.AggregateSessions(arrivals.GroupByKey().SessionBy(window.Session(SessionGap)), newSession, addArrival,
+		mergeSessions, serde.JSON[AircraftSession](), millrace.As(AircraftSessionsTopic))
+	sessions.ToStream().To(aircraftSessionsTopic)
+
+	// Each departure with the weather at the start of its hour: the one reading that is less than an hour older.
+	weather := millrace.From(b, weatherTopic)
+	itsHour := window.Within(0).Before(WindowSize - time.Millisecond).Grace(WeatherGrace)
+	inWeather, _ := millrace.LeftJoinStreams(departed, weather, itsHour, addWeather, millrace.As(DeparturesWeatherTopic))
+	inWeather.To(departuresWeatherTopic)
+
+	// Who made the plane of each flight, and how many planes and seats of theirs fly: tables that refer to tables.
+	byMaker := millrace.GroupTableBy(planes, makerOf, millrace.WithKey(serde.Nullable(serde.String)), millrace.As("planes-by-maker"))
+	makers := millrace.AggregateTable(byMaker, newMaker, addToMaker, takeFromMaker, serde.JSON[Maker](), millrace.As("manufacturers"))
+	made := millrace.JoinForeignKey(planes, makers, planeMaker, addMaker, millrace.As("planes-made"),
+		millrace.WithValue(serde.JSON[MadePlane]()))
+	flightRows := millrace.SelectKey(flights, flightKey).ToTable(millrace.As("flights-scheduled"), millrace.WithKey[string](serde.String))
+	flown := millrace.JoinForeignKey(flightRows, made, flightPlane, addMadePlane, millrace.As(FlightsByMakerTopic),
+		millrace.WithValue(serde.JSON[FlightMaker]()))
+	flown.ToStream().To(flightsByMakerTopic)
 
 	return b.Build()
 }
@@ -117,8 +146,8 @@ func addAirline(f EnrichedFlight, a Airline, known bool) EnrichedFlight {
 }
 
 func seatsOf(_ *string, f EnrichedFlight) (carrier string, seats int64) {
-	if f.Plane != nil && f.Plane.Seats != nil {
-		seats = int64(*f.Plane.Seats)
+	if f.Plane != nil {
+		seats = f.Plane.seats()
 	}
 	return f.Carrier, seats
 }
@@ -129,4 +158,72 @@ func addSeats(_ string, seats int64, c CarrierSeats) CarrierSeats {
 	c.Flights++
 	c.Seats += seats
 	return c
+}
+
+func newSession() AircraftSession { return AircraftSession{} }
+
+func addArrival(_ string, f Flight, s AircraftSession) AircraftSession {
+	if s.Flights == 0 {
+		s.FirstOrigin = f.Origin
+	}
+	s.Flights++
+	s.LastDestination = f.Destination
+	return s
+}
+
+// mergeSessions puts a later session behind an earlier one; the first one merged is empty.
+func mergeSessions(_ string, a, b AircraftSession) AircraftSession {
+	if a.Flights == 0 {
+		return b
+	}
+	return AircraftSession{Flights: a.Flights + b.Flights, FirstOrigin: a.FirstOrigin, LastDestination: b.LastDestination}
+}
+
+func addWeather(f Flight, w Weather, known bool) DepartureWeather {
+	d := DepartureWeather{Flight: f}
+	if known {
+		d.Weather = &w
+	}
+	return d
+}
+
+func makerOf(_ *string, p Plane) (*string, Plane) { return p.Manufacturer, p }
+
+func newMaker() Maker { return Maker{} }
+
+func addToMaker(_ *string, p Plane, m Maker) Maker {
+	m.Planes++
+	m.Seats += p.seats()
+	return m
+}
+
+func takeFromMaker(_ *string, p Plane, m Maker) Maker {
+	m.Planes--
+	m.Seats -= p.seats()
+	return m
+}
+
+func planeMaker(_ *string, p Plane) (maker *string, known bool) {
+	return p.Manufacturer, p.Manufacturer != nil
+}
+
+func addMaker(p Plane, m Maker) MadePlane {
+	return MadePlane{TailNumber: p.TailNumber, Manufacturer: *p.Manufacturer, Maker: m}
+}
+
+// flightKey is what a flight is known by in a timetable.
+func flightKey(_ string, f Flight) string {
+	number := 0
+	if f.Number != nil {
+		number = *f.Number
+	}
+	return fmt.Sprintf("%s %d %s %s", f.Carrier, number, f.Origin, f.ScheduledDeparture.Truncate(time.Hour).Format(time.RFC3339))
+}
+
+func flightPlane(_ string, f Flight) (tail *string, known bool) {
+	return f.TailNumber, f.TailNumber != nil
+}
+
+func addMadePlane(f Flight, p MadePlane) FlightMaker {
+	return FlightMaker{Carrier: f.Carrier, Number: f.Number, Origin: f.Origin, Scheduled: f.ScheduledDeparture, MadePlane: p}
 }

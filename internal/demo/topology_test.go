@@ -35,19 +35,24 @@ func TestTopology_comesToWhatThePlainPassFinds(t *testing.T) {
 			in := someInputs(t, 0, c.partitions)
 			options := append([]milltest.Option{milltest.Partitions(int(c.partitions)), milltest.ManualCommit()}, c.options...)
 			d := milltest.New(t, buildTopology(t, c.grace), options...)
-			for _, topic := range in.topics {
-				for i := range topic.rows {
-					r, err := topic.rows[i].record(topic.name)
-					if err != nil {
-						t.Fatal(err)
-					}
-					at := time.Duration(r.Timestamp.UnixNano())
-					if err := d.PipeRaw(topic.name, r.Partition, r.Key, r.Value, nil, at); err != nil {
-						t.Fatal(err)
-					}
-					if i%1000 == 0 {
-						d.Commit()
-					}
+			pipe := func(topic *input, n int) {
+				r, err := topic.rows[n].record(topic.name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := d.PipeRaw(topic.name, r.Partition, r.Key, r.Value, nil, time.Duration(r.Timestamp.UnixNano())); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, topic := range in.tables() {
+				for n := range topic.rows {
+					pipe(topic, n)
+				}
+			}
+			for i, next := range in.live {
+				pipe(next.in, next.n)
+				if i%1000 == 0 {
+					d.Commit()
 				}
 			}
 			d.Commit()

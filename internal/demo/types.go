@@ -5,7 +5,13 @@ import "time"
 // WindowSize is the length of the demo's windows: hours of UTC, by departure.
 const WindowSize = time.Hour
 
-// Flight is the value of topic flights. A nil field is null: the data set has nothing there.
+// SessionGap is the pause that ends a session of an aircraft.
+const SessionGap = 6 * time.Hour
+
+// WeatherGrace is how long a departure waits for the reading of its hour.
+const WeatherGrace = 24 * time.Hour
+
+// Flight is the value of topics flights and arrivals. A nil field is null: the data set has nothing there.
 type Flight struct {
 	Carrier               string     `json:"carrier"`
 	Number                *int       `json:"flight"`
@@ -38,6 +44,21 @@ func (f Flight) Landing() time.Time {
 	return f.EventTime().Add(time.Duration(*f.AirTimeMinutes) * time.Minute)
 }
 
+// Weather is the value of topic weather: the reading of an airport's station at the start of an hour.
+type Weather struct {
+	Origin               string    `json:"origin"`
+	Hour                 time.Time `json:"hour"`
+	TemperatureF         *float64  `json:"temperature_f"`
+	DewPointF            *float64  `json:"dew_point_f"`
+	HumidityPercent      *float64  `json:"humidity_percent"`
+	WindDirectionDegrees *int      `json:"wind_direction_degrees"`
+	WindSpeedMph         *float64  `json:"wind_speed_mph"`
+	WindGustMph          *float64  `json:"wind_gust_mph"`
+	PrecipitationInches  *float64  `json:"precipitation_inches"`
+	PressureMillibars    *float64  `json:"pressure_millibars"`
+	VisibilityMiles      *float64  `json:"visibility_miles"`
+}
+
 // Plane is the value of topic planes.
 type Plane struct {
 	TailNumber   string  `json:"tail_number"`
@@ -49,6 +70,13 @@ type Plane struct {
 	Seats        *int    `json:"seats"`
 	Speed        *int    `json:"speed"` // cruising, miles per hour
 	Engine       *string `json:"engine"`
+}
+
+func (p *Plane) seats() int64 {
+	if p.Seats == nil {
+		return 0
+	}
+	return int64(*p.Seats)
 }
 
 // Airline is the value of topic airlines.
@@ -81,6 +109,43 @@ type EnrichedFlight struct {
 	Flight
 	Plane   *Plane  `json:"plane"`   // nil: no tail number, or none of that number
 	Airline *string `json:"airline"` // its name; nil: no carrier of that code
+}
+
+// AircraftSession is the value of topic aircraft-sessions: the flights that an aircraft landed without a pause of more than
+// SessionGap between two of them.
+type AircraftSession struct {
+	Flights         int64   `json:"flights"`
+	FirstOrigin     string  `json:"first_origin"`
+	LastDestination *string `json:"last_destination"`
+}
+
+// DepartureWeather is the value of topic departures-weather: a flight that departed, and the reading at its airport at the start
+// of its hour.
+type DepartureWeather struct {
+	Flight
+	Weather *Weather `json:"weather"` // nil: there is no reading
+}
+
+// Maker is a row of the table of manufacturers.
+type Maker struct {
+	Planes int64 `json:"planes"`
+	Seats  int64 `json:"seats"`
+}
+
+// MadePlane is a row of the table of planes with what is known of their manufacturer.
+type MadePlane struct {
+	TailNumber   string `json:"tail_number"`
+	Manufacturer string `json:"manufacturer"`
+	Maker
+}
+
+// FlightMaker is the value of topic flights-by-maker: the plane of a flight, and all planes and seats of its manufacturer.
+type FlightMaker struct {
+	Carrier   string    `json:"carrier"`
+	Number    *int      `json:"flight"`
+	Origin    string    `json:"origin"`
+	Scheduled time.Time `json:"scheduled_departure"`
+	MadePlane
 }
 
 // CarrierSeats is the value of topic seats-by-carrier.
