@@ -76,7 +76,7 @@ func childMain(text string) error {
 	if err := f.FeedTables(ctx); err != nil {
 		return err
 	}
-	return f.FeedFlights(ctx)
+	return f.FeedLive(ctx)
 }
 
 // child is a running child.

@@ -81,7 +81,8 @@ func Topology(grace time.Duration) (*millrace.Topology, error) {
 	inWeather.To(departuresWeatherTopic)
 
 	// Who made the plane of each flight, and how many planes and seats of theirs fly: tables that refer to tables.
-	byMaker := millrace.GroupTableBy(planes, makerOf, millrace.WithKey(serde.Nullable(serde.String)), millrace.As("planes-by-maker"))
+	byMaker := millrace.GroupTableBy(planes, makerOf, millrace.WithKey(serde.Nullable(serde.String)),
+		millrace.WithValue(serde.JSON[Plane]()), millrace.RepartitionName("planes-by-maker"))
 	makers := millrace.AggregateTable(byMaker, newMaker, addToMaker, takeFromMaker, serde.JSON[Maker](), millrace.As("manufacturers"))
 	made := millrace.JoinForeignKey(planes, makers, planeMaker, addMaker, millrace.As("planes-made"),
 		millrace.WithValue(serde.JSON[MadePlane]()))
