@@ -28,7 +28,7 @@ func TestTopology_comesToWhatThePlainPassFinds(t *testing.T) {
 		grace      time.Duration
 		options    []milltest.Option
 	}{
-		{4, 2 * time.Hour, []milltest.Option{milltest.CacheBytes(0)}},
+		{4, 2 * time.Hour, []milltest.Option{milltest.CacheBytes(1 << 16)}},
 		{1, 6 * time.Hour, nil},
 	} {
 		t.Run(fmt.Sprint(c.partitions, c.grace), func(t *testing.T) {
@@ -55,7 +55,9 @@ func TestTopology_comesToWhatThePlainPassFinds(t *testing.T) {
 					d.Commit()
 				}
 			}
-			d.Commit()
+			for range 6 { // what a commit flushes out of one cache goes into the next
+				d.Commit()
+			}
 
 			dir := t.TempDir()
 			totals := writeDriverOutputs(t, d, dir)
