@@ -16,6 +16,11 @@ const (
 	// sessionTimeout is how long a demo that was killed keeps its tasks from the next one.
 	sessionTimeout = 10 * time.Second
 
+	// maxTaskIdle is how long a task waits for an input that has nothing at the moment. Partitions are fetched from several
+	// brokers, and a month goes by in seconds here: without it, weather that was fetched a blink earlier would run days
+	// ahead of the flights, which would then be too late for their join.
+	maxTaskIdle = 500 * time.Millisecond
+
 	// keepWindows is added to the retention of windowed changelogs, which a broker counts from its own time: windows of
 	// 2013 would be deleted at its next look.
 	keepWindows = 100 * 365 * 24 * time.Hour
@@ -33,6 +38,7 @@ func NewApp(cfg EngineConfig) (Engine, error) {
 		millrace.StateDir(cfg.StateDir),
 		millrace.CommitInterval(commitInterval),
 		millrace.SessionTimeout(sessionTimeout),
+		millrace.MaxTaskIdle(maxTaskIdle),
 		millrace.Logger(cfg.Logger),
 		millrace.FromProperties(map[string]string{
 			"windowstore.changelog.additional.retention.ms": strconv.FormatInt(keepWindows.Milliseconds(), 10),

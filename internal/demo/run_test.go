@@ -85,7 +85,7 @@ func TestRun_interrupted(t *testing.T) {
 	if !errors.Is(err, ErrInterrupted) {
 		t.Fatalf("Run: %v, want ErrInterrupted", err)
 	}
-	if len(s.Topics) != 5 {
+	if len(s.Topics) != len(DerivedTopics()) {
 		t.Errorf("the summary has the topics %v", s.Topics)
 	}
 	files, err := os.ReadDir(o.OutDir)
