@@ -340,8 +340,15 @@ func (t *modelTable) derive(filter, stored bool, f func(k, v string) (string, bo
 		}
 		return &out
 	}
-	rows := make(map[string]*string)
+	rows := make(map[string]modelChange) // of a stored one
 	out := t.s.newTable(func(key string) (modelRow, bool) {
+		if stored {
+			c := rows[key]
+			if c.is == nil {
+				return modelRow{}, false
+			}
+			return modelRow{*c.is, c.tsMs}, true
+		}
 		row, ok := t.lookup(key)
 		if !ok {
 			return row, false
@@ -355,8 +362,8 @@ func (t *modelTable) derive(filter, stored bool, f func(k, v string) (string, bo
 	t.changes = append(t.changes, func(key string, c modelChange) {
 		c = modelChange{was: side(key, c.was), is: side(key, c.is), tsMs: c.tsMs}
 		if stored {
-			c.was = rows[key]
-			rows[key] = c.is
+			c.was = rows[key].is
+			rows[key] = c
 		}
 		if filter && c.was == nil && c.is == nil {
 			return

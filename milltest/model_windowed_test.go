@@ -290,7 +290,7 @@ func (s *modelStream) sliding(step string, diff, grace int64, onClose bool, f mo
 			}
 			x.value = f.of(x.records)
 			w.update(x, was, x.latest())
-			if start == own && start == before+1 && isNew && (before < diff || holds(before-diff, before-1)) {
+			if before >= 0 && start == own && start == before+1 && isNew && (before < diff || holds(before-diff, before-1)) {
 				// The window behind the record before is that of the record itself: it is sent as both, if the record before is seen in a
 				// window of its neighbour.
 				w.update(x, ptr(x.value), x.latest())
