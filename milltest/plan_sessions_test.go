@@ -20,7 +20,7 @@ func sessionStep(w *world, r *rand.Rand, name string) {
 	merge := func(_, a, b string) string { return f.merge(a, b) }
 	grouped := in.s.GroupByKey(textKey, textValue).SessionBy(window.Session(millis(gap)).Grace(millis(grace)))
 	t, late := millrace.AggregateSessions(grouped, f.start, f.dsl, merge, serde.String, opts...)
-	m := in.m.sessions(name, gap, grace, onClose, f)
+	m := in.m.sessions(name, gap, grace+w.flaw, onClose, f)
 	m.table.sessions = true
 	w.windowResult(name, t, millrace.MapValues(late, lateRecordOf), m, gap+grace)
 }

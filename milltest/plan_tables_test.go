@@ -135,7 +135,7 @@ func suppressStep(w *world, r *rand.Rand, name string) {
 		in := w.windows[i]
 		if in.final || r.IntN(4) == 0 {
 			w.say(name, "Suppress windows %d until %d have passed, at most %d", i, wait, most)
-			w.outWindows(name, windowPlace{t: in.t.Suppress(millrace.UntilTimeLimit(millis(wait), buffer), opts...), m: in.m.suppress(false, wait, most), final: true})
+			w.outWindows(name, windowPlace{t: in.t.Suppress(millrace.UntilTimeLimit(millis(wait), buffer), opts...), m: in.m.suppress(false, wait+w.flaw, most), final: true})
 			return
 		}
 		w.say(name, "Suppress windows %d until they close", i)
@@ -147,7 +147,7 @@ func suppressStep(w *world, r *rand.Rand, name string) {
 	in := w.tables[i]
 	w.say(name, "Suppress table %d until %d have passed, at most %d", i, wait, most)
 	t := in.t.Suppress(millrace.UntilTimeLimit(millis(wait), buffer), opts...)
-	w.outTable(name, tablePlace{t: t, m: in.m.suppress(false, wait, most), hidden: true})
+	w.outTable(name, tablePlace{t: t, m: in.m.suppress(false, wait+w.flaw, most), hidden: true})
 }
 
 func toTableStep(w *world, r *rand.Rand, name string) {

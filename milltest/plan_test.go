@@ -123,6 +123,7 @@ type world struct {
 	// settled says that final results are compared and nothing else, so steps must not depend on the order of records.
 	settled bool
 	cached  bool
+	flaw    int64 // how wrong the model is, in milliseconds: not at all, but in a test of the test
 }
 
 // tablePlace is a table declared twice.
