@@ -70,6 +70,7 @@ type folder struct {
 	seed      int64
 	complete  bool     // all scenarios are meant to be there
 	scenarios []string // sorted
+	same      []string // twins with stores in memory whose vector is that of the scenario itself, and left out
 }
 
 type manifest struct {
@@ -77,6 +78,7 @@ type manifest struct {
 	Seed      int64    `json:"seed"`
 	Complete  bool     `json:"complete"`
 	Scenarios []string `json:"scenarios"`
+	Same      []string `json:"same"`
 }
 
 // openFolders reads the manifests under a folder: its own, or those of the folders seed-* in it.
@@ -136,7 +138,7 @@ func openFolder(dir string) (folder, error) {
 			return folder{}, fmt.Errorf("%s: %s is not in manifest.json", dir, f.Name())
 		}
 	}
-	return folder{dir: dir, seed: m.Seed, complete: m.Complete, scenarios: m.Scenarios}, nil
+	return folder{dir: dir, seed: m.Seed, complete: m.Complete, scenarios: m.Scenarios, same: m.Same}, nil
 }
 
 // line is one line of a vector: the fields that are set tell its kind.

@@ -35,7 +35,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	seed := flags.Int64("seed", -1, "what the input is drawn from")
 	out := flags.String("out", "", "the folder to write to")
-	compress := flags.Bool("gzip", false, "compress, as the committed vectors are")
+	compress := flags.Bool("gzip", false, "compress, and leave out what stores in memory do not change, as in the committed vectors")
 	list := flags.Bool("list", false, "list the scenarios of the Java side instead")
 	var names []string
 	flags.Func("scenario", "one scenario rather than all of them; may be given more than once", func(s string) error {
@@ -75,6 +75,11 @@ func run(ctx context.Context, args []string) error {
 		return fmt.Errorf("conformance: the Java side: %w", err)
 	}
 	if !*list {
+		if *compress {
+			if err := leaveOutTwins(filepath.Join(*out, fmt.Sprintf("seed-%d", *seed))); err != nil {
+				return fmt.Errorf("conformance: leaving out twins: %w", err)
+			}
+		}
 		fmt.Printf("seed %d written to %s in %.1f s\n", *seed, *out, time.Since(began).Seconds())
 	}
 	return nil
