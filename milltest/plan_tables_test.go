@@ -28,6 +28,12 @@ func pointer(v string, ok bool) *string {
 }
 
 func tableJoinStep(w *world, r *rand.Rand, name string) {
+	if w.cached {
+		// A row that comes and goes between two flushes of its cache is not sent at all, as in Kafka Streams; an update of the
+		// other side may have met it meanwhile, and its result stays.
+		foreignKeyStep(w, r, name)
+		return
+	}
 	left, i := w.table(r)
 	right, j := w.table(r)
 	if i == j {
@@ -98,7 +104,7 @@ func groupTableStep(w *world, r *rand.Rand, name string) {
 	topic := "test-" + name + "-repartition"
 	opts := on(r, name)
 	if n := len(w.windows); n > 0 && r.IntN(2) == 0 {
-		if i := latest(r, n); !w.windows[i].final && !w.settled {
+		if i := latest(r, n); !w.windows[i].final && !w.windows[i].asJava && !w.settled {
 			in := w.windows[i]
 			w.say(name, "GroupTableBy of windows %d", i)
 			g := millrace.GroupTableBy(in.t, func(k window.Key[string], v string) (string, string) { return group(keyText(k), v) }, textKey, textValue)

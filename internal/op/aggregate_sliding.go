@@ -76,7 +76,6 @@ type slidingAggregate[K, V, A any] struct {
 	prefix   int   // how much of key is the record's key
 	closeMs  int64 // windows that end before it are closed
 	accepted bool  // it was added to a window
-	madeMs   int64 // the start of the window behind the record before, if that was made
 	rows     []slidingRow
 	bytes    []byte // the values of rows
 }
@@ -211,12 +210,10 @@ scan:
 			}
 		}
 	}
-	s.madeMs = none
 	if before != none && s.end(before+1) >= t && !s.has(before+1, last) {
 		if err := s.add(r, before+1, none, t); err != nil {
 			return err
 		}
-		s.madeMs = before + 1
 	}
 	if !leftThere {
 		if before == none || t-s.diffMs > before {
@@ -235,7 +232,6 @@ scan:
 // early takes a record younger than the difference, whose window is [0, d].
 func (s *slidingAggregate[K, V, A]) early(r *processor.Record[K, V]) error {
 	t := r.TimestampMs
-	s.madeMs = none
 	if err := s.scan(0, t+1, false); err != nil {
 		return err
 	}
@@ -402,16 +398,11 @@ func (s *slidingAggregate[K, V, A]) update(r *processor.Record[K, V], k window.K
 		return c, err
 	}
 	if s.sendOld && !s.cached {
-		// As in Kafka Streams, what stands before a new window is the aggregate that it starts from. One that is made twice, as the
-		// window behind the record before and as the record's own, was sent a moment ago.
-		switch {
-		case base != none:
+		// As in Kafka Streams, what stands before a new window is the aggregate that it starts from.
+		if base != none {
 			c.HasOld = true
 			c.Old, err = s.value(base)
-		case k.Window.StartMs == s.madeMs:
-			c.Old, _, c.HasOld, err = s.store.cache.Get(s.at(s.madeMs))
-			err = s.env.fault(s.store.name, err)
-		default:
+		} else {
 			c.Old, c.HasOld, err = initial(&s.folder)
 		}
 		if err != nil {
