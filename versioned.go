@@ -63,9 +63,6 @@ func (s *step) needsVersionedName() {
 // such a table without a store of its own.
 func (t *table[K, V]) versioned() bool { return t.versions }
 
-// historyOf tells how far back a versioned table can be asked.
-func (t *table[K, V]) historyOf() time.Duration { return t.history }
-
 // VersionedStore defines a store of several versions of a value for each key, for user-written steps. The same definition
 // may be connected to several steps, which then share the store of their task.
 //

@@ -179,8 +179,6 @@ func latest(r *rand.Rand, n int) int {
 	return n - 1 - r.IntN(min(n, 2))
 }
 
-func (w *world) stream(r *rand.Rand) place { return w.streams[latest(r, len(w.streams))] }
-
 // keyed draws a stream whose records of one key are together: an input, or one behind a repartition topic.
 func (w *world) keyed(r *rand.Rand, name string) place {
 	if r.IntN(3) == 0 {
