@@ -73,6 +73,7 @@ func smallData(t *testing.T) string {
 			"517,2,UA,1545,N14228,EWR,IAH,227,1400,15,2013-01-01T10:00:00Z\n" +
 			"533,4,UA,1714,N24211,LGA,IAH,227,1416,29,2013-01-01T10:00:00Z\n" +
 			"NA,NA,EV,4308,N18120,EWR,RDU,NA,416,30,2013-01-01T21:00:00Z\n",
+		"weather.csv":  "origin,temp,dewp,humid,wind_dir,wind_speed,wind_gust,precip,pressure,visib,time_hour\nEWR,39.02,26.06,59.37,270,10.36,NA,0,1012,10,2013-01-01T10:00:00Z\n",
 		"planes.csv":   "tailnum,year,type,manufacturer,model,engines,seats,speed,engine\nN14228,NA,NA,NA,NA,NA,149,NA,NA\n",
 		"airlines.csv": "carrier,name\nUA,United Air Lines Inc.\n",
 	} {

@@ -76,7 +76,7 @@ ends when everything is processed. On a Kafka of yours a run goes on where the o
 	flags.StringVar(&f.stateDir, "state-dir", "", "`DIR` for local state (default: a fresh one, removed at the end)")
 	flags.StringSliceVar(&f.brokers, "brokers", nil, "`HOST:PORT` of a Kafka, several separated by commas (default: a broker in this process)")
 	flags.StringVar(&f.topology, "topology", "", "print the topology as `FORMAT` text, dot or mermaid, and exit")
-	flags.StringVar(&f.data, "data", "", "`DIR` with flights, planes and airlines as .csv or .csv.gz (default: January 2013, built in)")
+	flags.StringVar(&f.data, "data", "", "`DIR` with flights, weather, planes and airlines as .csv or .csv.gz (default: January 2013, built in)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if f.once && !flags.Changed("rate") {
 			f.rate = 0
