@@ -270,41 +270,30 @@ func (s *step) requireName(named bool, what string) {
 
 // keySerde returns the serde of the step's keys: the one given as an option, or the one known.
 func keySerde[K any](s *step, known serde.Serde[K]) serde.Serde[K] {
-	if s.key == nil {
-		return known
-	}
-	k, ok := s.key.(serde.Serde[K])
-	if !ok {
-		s.errorf("%s has keys of type %T, but WithKey gives a serde of another type (%T)", s.verb, *new(K), s.key)
-		return known
-	}
-	return k
+	return givenSerde(s, s.key, known, "keys of type %T, but WithKey gives")
 }
 
 // valueSerde returns the serde of the step's values: the one given as an option, or the one known.
 func valueSerde[V any](s *step, known serde.Serde[V]) serde.Serde[V] {
-	if s.value == nil {
-		return known
-	}
-	v, ok := s.value.(serde.Serde[V])
-	if !ok {
-		s.errorf("%s has values of type %T, but WithValue gives a serde of another type (%T)", s.verb, *new(V), s.value)
-		return known
-	}
-	return v
+	return givenSerde(s, s.value, known, "values of type %T, but WithValue gives")
 }
 
 // otherValueSerde is valueSerde for the other side of a join.
 func otherValueSerde[V any](s *step, known serde.Serde[V]) serde.Serde[V] {
-	if s.otherValue == nil {
+	return givenSerde(s, s.otherValue, known, "values of type %T on its right side, but WithOtherValue gives")
+}
+
+// givenSerde returns the serde that an option gives, or the one known. has says what the step has and which option it is.
+func givenSerde[T any](s *step, given any, known serde.Serde[T], has string) serde.Serde[T] {
+	if given == nil {
 		return known
 	}
-	v, ok := s.otherValue.(serde.Serde[V])
+	typed, ok := given.(serde.Serde[T])
 	if !ok {
-		s.errorf("%s has values of type %T on its right side, but WithOtherValue gives a serde of another type (%T)", s.verb, *new(V), s.otherValue)
+		s.errorf("%s has "+has+" a serde of another type (%T)", s.verb, *new(T), given)
 		return known
 	}
-	return v
+	return typed
 }
 
 // fitKey fits the serde of a topic's keys to the stream that is written to it: windowed keys learn the size of their

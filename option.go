@@ -63,6 +63,14 @@ func given(opts []StepOption, all ...bool) []StepOption {
 	return append(slices.Clone(opts), stepOption(func(o *stepOptions) { o.nilFunc = true }))
 }
 
+// collected takes the options of a definition together.
+func collected(opts []StepOption) (o stepOptions) {
+	for _, opt := range opts {
+		opt.applyStep(&o)
+	}
+	return o
+}
+
 func (o *stepOptions) given(name string) { o.set = append(o.set, name) }
 
 // As names a step: its node, its store, and the repartition topic that it may need are called so. Names keep state apart

@@ -1,6 +1,7 @@
 package millrace
 
 import (
+	"fmt"
 	"maps"
 	"time"
 
@@ -72,6 +73,20 @@ func (s *step) connectStores(node string) {
 	}
 }
 
+// storeFrom takes a store of the definition's types from the context of a step.
+func storeFrom[S any](ctx processor.StoreContext, name string) (S, error) {
+	var none S
+	s, err := ctx.StateStore(name)
+	if err != nil {
+		return none, err
+	}
+	typed, ok := s.(S)
+	if !ok {
+		return none, fmt.Errorf("millrace: store %s has other types than its definition; two definitions share the name", name)
+	}
+	return typed, nil
+}
+
 // storeDefinition is a KeyValueStore or a WindowStore.
 type storeDefinition interface {
 	storeName() string
@@ -97,24 +112,12 @@ type KeyValueStore[K, V any] struct {
 //
 // Options: InMemory, LogConfig, WithoutLog, KeepHeaders.
 func NewKeyValueStore[K, V any](name string, key serde.Serde[K], value serde.Serde[V], opts ...StepOption) *KeyValueStore[K, V] {
-	d := &KeyValueStore[K, V]{name: name, key: key, value: value}
-	for _, o := range opts {
-		o.applyStep(&d.opts)
-	}
-	return d
+	return &KeyValueStore[K, V]{name: name, key: key, value: value, opts: collected(opts)}
 }
 
 // From takes the store from the context of a step that it is connected to.
 func (d *KeyValueStore[K, V]) From(ctx processor.StoreContext) (store.KeyValue[K, V], error) {
-	s, err := ctx.StateStore(d.name)
-	if err != nil {
-		return nil, err
-	}
-	typed, ok := s.(store.KeyValue[K, V])
-	if !ok {
-		return nil, storeTypeError(d.name)
-	}
-	return typed, nil
+	return storeFrom[store.KeyValue[K, V]](ctx, d.name)
 }
 
 func (d *KeyValueStore[K, V]) storeName() string { return d.name }
@@ -147,24 +150,12 @@ type WindowStore[K, V any] struct {
 //
 // Options: InMemory, LogConfig, WithoutLog, KeepHeaders.
 func NewWindowStore[K, V any](name string, size, retention time.Duration, key serde.Serde[K], value serde.Serde[V], opts ...StepOption) *WindowStore[K, V] {
-	d := &WindowStore[K, V]{name: name, size: size, retention: retention, key: key, value: value}
-	for _, o := range opts {
-		o.applyStep(&d.opts)
-	}
-	return d
+	return &WindowStore[K, V]{name: name, size: size, retention: retention, key: key, value: value, opts: collected(opts)}
 }
 
 // From takes the store from the context of a step that it is connected to.
 func (d *WindowStore[K, V]) From(ctx processor.StoreContext) (store.Window[K, V], error) {
-	s, err := ctx.StateStore(d.name)
-	if err != nil {
-		return nil, err
-	}
-	typed, ok := s.(store.Window[K, V])
-	if !ok {
-		return nil, storeTypeError(d.name)
-	}
-	return typed, nil
+	return storeFrom[store.Window[K, V]](ctx, d.name)
 }
 
 func (d *WindowStore[K, V]) storeName() string { return d.name }

@@ -27,24 +27,12 @@ type SessionStore[K, V any] struct {
 //
 // Options: InMemory, LogConfig, WithoutLog, KeepHeaders.
 func NewSessionStore[K, V any](name string, retention time.Duration, key serde.Serde[K], value serde.Serde[V], opts ...StepOption) *SessionStore[K, V] {
-	d := &SessionStore[K, V]{name: name, retention: retention, key: key, value: value}
-	for _, o := range opts {
-		o.applyStep(&d.opts)
-	}
-	return d
+	return &SessionStore[K, V]{name: name, retention: retention, key: key, value: value, opts: collected(opts)}
 }
 
 // From takes the store from the context of a step that it is connected to.
 func (d *SessionStore[K, V]) From(ctx processor.StoreContext) (store.Session[K, V], error) {
-	s, err := ctx.StateStore(d.name)
-	if err != nil {
-		return nil, err
-	}
-	typed, ok := s.(store.Session[K, V])
-	if !ok {
-		return nil, storeTypeError(d.name)
-	}
-	return typed, nil
+	return storeFrom[store.Session[K, V]](ctx, d.name)
 }
 
 func (d *SessionStore[K, V]) storeName() string { return d.name }

@@ -318,15 +318,7 @@ func GlobalTableFrom[K, V any](b *Builder, t Topic[K, V], opts ...StepOption) Gl
 //
 // In Kafka Streams: ProcessorContext#getStateStore with the name of the table's store.
 func (t GlobalTable[K, V]) From(ctx processor.StoreContext) (store.ReadOnlyKeyValue[K, V], error) {
-	s, err := ctx.StateStore(t.name)
-	if err != nil {
-		return nil, err
-	}
-	typed, ok := s.(store.ReadOnlyKeyValue[K, V])
-	if !ok {
-		return nil, storeTypeError(t.name)
-	}
-	return typed, nil
+	return storeFrom[store.ReadOnlyKeyValue[K, V]](ctx, t.name)
 }
 
 // notNil tells whether a value is there: a nil of a type that has one is a null.

@@ -1,8 +1,6 @@
 package millrace
 
 import (
-	"fmt"
-
 	"github.com/millrace-io/millrace/internal/topology"
 )
 
@@ -29,7 +27,3 @@ func (t *Topology) Mermaid() string { return t.t.Mermaid() }
 
 // Internal returns the graph itself, for millrace's own packages.
 func (t *Topology) Internal() *topology.Topology { return t.t }
-
-func storeTypeError(name string) error {
-	return fmt.Errorf("millrace: store %s has other types than its definition; two definitions share the name", name)
-}

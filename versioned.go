@@ -83,24 +83,12 @@ type VersionedStore[K, V any] struct {
 //
 // In Kafka Streams: Stores.persistentVersionedKeyValueStore.
 func NewVersionedStore[K, V any](name string, history time.Duration, key serde.Serde[K], value serde.Serde[V], opts ...StepOption) *VersionedStore[K, V] {
-	d := &VersionedStore[K, V]{name: name, history: history, key: key, value: value}
-	for _, o := range opts {
-		o.applyStep(&d.opts)
-	}
-	return d
+	return &VersionedStore[K, V]{name: name, history: history, key: key, value: value, opts: collected(opts)}
 }
 
 // From takes the store from the context of a step that it is connected to.
 func (d *VersionedStore[K, V]) From(ctx processor.StoreContext) (store.Versioned[K, V], error) {
-	s, err := ctx.StateStore(d.name)
-	if err != nil {
-		return nil, err
-	}
-	typed, ok := s.(store.Versioned[K, V])
-	if !ok {
-		return nil, storeTypeError(d.name)
-	}
-	return typed, nil
+	return storeFrom[store.Versioned[K, V]](ctx, d.name)
 }
 
 func (d *VersionedStore[K, V]) storeName() string { return d.name }

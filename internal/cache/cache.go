@@ -23,22 +23,17 @@ const entryOverhead = 160
 
 // Backing is the byte store below a cache.
 type Backing interface {
-	// Load returns a value in its local form: 8 bytes of timestamp (big endian milliseconds), then the encoded value. It
-	// is valid until the next call.
+	// Load returns a value in its local form: 8 bytes of timestamp (big endian milliseconds), then the encoded value, and in
+	// front of both the headers of the record that set it, if the store keeps them (see codec.AppendHeaders). It is valid
+	// until the next call.
 	Load(key []byte) (local []byte, ok bool, err error)
-	// Write stores a value in its local form, nil to delete, and logs it if the store has a changelog. key and local may
-	// be kept: they come from Keep, or are not changed any more.
-	Write(key, local []byte, tsMs int64) error
+	// Write stores a value in its local form, nil to delete, and logs it if the store has a changelog. value is the encoded
+	// value, a part of local, and headers are what the store keeps beside it: nothing, or the headers of the record, which a
+	// deletion has too. key and local may be kept: they come from Keep, or are not changed any more.
+	Write(key, local, value []byte, headers serde.Headers, tsMs int64) error
 	// Alloc and Keep take memory from the task's slab: see Env.
 	Alloc(n int) []byte
 	Keep(b []byte) []byte
-}
-
-// HeaderBacking is a Backing whose local form has the headers of the record that set the value in front: see codec.AppendHeaders.
-type HeaderBacking interface {
-	// WriteHeaders is Write for a store that keeps headers. value is the encoded value, a part of local. A deletion has the
-	// headers of the record that deletes.
-	WriteHeaders(key, local, value []byte, headers serde.Headers, tsMs int64) error
 }
 
 // Update is what a flush reports of one key.
@@ -63,24 +58,22 @@ type Config[K, V, C any] struct {
 	// Blame, if it is set, says of an error that came up while a waiting write was carried out where it belongs: the step
 	// in process then has nothing to do with it. ctx is the context of that write.
 	Blame func(ctx C, err error) error
-	// Headers, if it is set, says which headers a write under a context keeps beside its value. Backing is a HeaderBacking then.
+	// Headers, if it is set, says which headers a write under a context keeps beside its value.
 	Headers func(ctx C) serde.Headers
 }
 
 // Store is a typed store of one task: K is the key as steps see it, C the context under which a key was last written. It
 // belongs to the task's goroutine.
 type Store[K, V, C any] struct {
-	backing Backing
-	value   serde.Serde[V]
-	dedupe  bool
-	max     int64     // of what is cached in all
-	waitMax int64     // of what waits for a flush
-	clone   func(V) V // nil: assigning is enough
-	decoded bool
-	blame   func(C, error) error
-	// headersOf is Config.Headers, and headerBacking the Backing for it; nil: the store keeps no headers.
-	headersOf     func(C) serde.Headers
-	headerBacking HeaderBacking
+	backing   Backing
+	value     serde.Serde[V]
+	dedupe    bool
+	max       int64     // of what is cached in all
+	waitMax   int64     // of what waits for a flush
+	clone     func(V) V // nil: assigning is enough
+	decoded   bool
+	blame     func(C, error) error
+	headersOf func(C) serde.Headers // Config.Headers
 	// content tells what a decoded value holds beside its own size; nil: nothing, or it cannot be told, and then typical
 	// stands for it, which follows the lengths of encoded values.
 	content func(*V) int64
@@ -119,10 +112,7 @@ type entry[K, V, C any] struct {
 func New[K, V, C any](cfg Config[K, V, C]) *Store[K, V, C] {
 	s := &Store[K, V, C]{
 		backing: cfg.Backing, value: cfg.Value, dedupe: cfg.Dedupe && cfg.MaxBytes > 0, max: cfg.MaxBytes,
-		entries: make(map[string]*entry[K, V, C]), blame: cfg.Blame,
-	}
-	if b, ok := cfg.Backing.(HeaderBacking); ok && cfg.Headers != nil {
-		s.headersOf, s.headerBacking = cfg.Headers, b
+		entries: make(map[string]*entry[K, V, C]), blame: cfg.Blame, headersOf: cfg.Headers,
 	}
 	if s.dedupe {
 		s.waitMax = cfg.MaxBytes

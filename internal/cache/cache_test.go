@@ -33,7 +33,7 @@ func (b *backing) Load(key []byte) ([]byte, bool, error) {
 	return b.scratch, ok, nil
 }
 
-func (b *backing) Write(key, local []byte, tsMs int64) error {
+func (b *backing) Write(key, local, _ []byte, _ serde.Headers, tsMs int64) error {
 	if err := b.err; err != nil {
 		b.err = nil
 		return err

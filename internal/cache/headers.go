@@ -86,12 +86,13 @@ func (s *Store[K, V, C]) prefix(n int, ctx C) []byte {
 
 // write writes a value in its local form, in which the encoded value begins at 'at'.
 func (s *Store[K, V, C]) write(key, local []byte, at int, tsMs int64, ctx C) error {
-	if s.headersOf == nil {
-		return s.backing.Write(key, local, tsMs)
-	}
 	var value []byte
 	if local != nil {
 		value = local[at:]
 	}
-	return s.headerBacking.WriteHeaders(key, local, value, s.headersOf(ctx), tsMs)
+	var headers serde.Headers
+	if s.headersOf != nil {
+		headers = s.headersOf(ctx)
+	}
+	return s.backing.Write(key, local, value, headers, tsMs)
 }

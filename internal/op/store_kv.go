@@ -86,15 +86,7 @@ func (b *kvBacking) Load(key []byte) ([]byte, bool, error) {
 	return v, ok, b.env.fault(b.log.store, err)
 }
 
-func (b *kvBacking) Write(key, local []byte, tsMs int64) error {
-	if local == nil {
-		return b.WriteHeaders(key, nil, nil, nil, tsMs)
-	}
-	return b.WriteHeaders(key, local, local[8:], nil, tsMs)
-}
-
-// WriteHeaders is Write for a store that keeps headers: the changelog carries them too.
-func (b *kvBacking) WriteHeaders(key, local, value []byte, headers serde.Headers, tsMs int64) error {
+func (b *kvBacking) Write(key, local, value []byte, headers serde.Headers, tsMs int64) error {
 	var err error
 	if local == nil {
 		err = b.kv.Delete(key)
@@ -132,16 +124,7 @@ func (f *KVFactory[K, V]) Open(env *Env) (any, error) {
 	}
 	name := f.Spec.Name
 	b := &kvBacking{env: env, kv: kv, log: newChangelog(env, f.Spec)}
-	cfg := cache.Config[K, V, current]{
-		Backing: b, Value: guarded(f.Value), MaxBytes: env.ReadCacheBytes,
-		Blame: func(c current, err error) error { return env.blame(name, c, err) },
-	}
-	if f.Spec.KeepHeaders {
-		cfg.Headers = current.keptHeaders
-	}
-	if f.Spec.Cached && env.CacheBytes > 0 {
-		cfg.Dedupe, cfg.MaxBytes, cfg.ReadBytes = true, env.CacheBytes, env.ReadCacheBytes
-	}
+	cfg := cacheConfig[K](env, f.Spec, b, f.Value, env.ReadCacheBytes)
 	return &KVStore[K, V]{env: env, name: name, key: guarded(f.Key), kv: kv, cache: cache.New(cfg), there: NotNil[V](), filledFrom: f.Spec.FilledFrom}, nil
 }
 

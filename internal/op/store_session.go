@@ -35,15 +35,7 @@ func (b *sessionBacking) Load(k []byte) ([]byte, bool, error) {
 	return v, ok, b.env.fault(b.log.store, err)
 }
 
-func (b *sessionBacking) Write(k, local []byte, tsMs int64) error {
-	if local == nil {
-		return b.WriteHeaders(k, nil, nil, nil, tsMs)
-	}
-	return b.WriteHeaders(k, local, local[8:], nil, tsMs)
-}
-
-// WriteHeaders is Write for a store that keeps headers: the changelog carries them too.
-func (b *sessionBacking) WriteHeaders(k, local, value []byte, headers serde.Headers, tsMs int64) error {
+func (b *sessionBacking) Write(k, local, value []byte, headers serde.Headers, tsMs int64) error {
 	key, start, end := splitSessionKey(k)
 	var accepted bool
 	var err error
@@ -84,18 +76,8 @@ func (f *SessionFactory[K, V]) Open(env *Env) (any, error) {
 	}
 	name := f.Spec.Name
 	b := &sessionBacking{env: env, w: w, log: newChangelog(env, f.Spec), expired: env.counter(name, metrics.ExpiredOnPut)}
-	cfg := cache.Config[window.Key[K], V, current]{
-		// Without a deduplicating cache there is none: a session is read from an iterator, and its key changes with each
-		// record.
-		Backing: b, Value: guarded(f.Value),
-		Blame: func(c current, err error) error { return env.blame(name, c, err) },
-	}
-	if f.Spec.KeepHeaders {
-		cfg.Headers = current.keptHeaders
-	}
-	if f.Spec.Cached && env.CacheBytes > 0 {
-		cfg.Dedupe, cfg.MaxBytes, cfg.ReadBytes = true, env.CacheBytes, env.ReadCacheBytes
-	}
+	// Nothing is remembered of what was read: a session is read from an iterator, and its key changes with each record.
+	cfg := cacheConfig[window.Key[K]](env, f.Spec, b, f.Value, 0)
 	return &SessionStore[K, V]{
 		env: env, name: name, key: guarded(f.Key), value: cfg.Value, w: w, cache: cache.New(cfg), there: NotNil[V](),
 		waiting: make(map[string][]waitingSession), highMs: state.NoTime,

@@ -35,15 +35,7 @@ func (b *windowBacking) Load(k []byte) ([]byte, bool, error) {
 	return v, ok, b.env.fault(b.log.store, err)
 }
 
-func (b *windowBacking) Write(k, local []byte, tsMs int64) error {
-	if local == nil {
-		return b.WriteHeaders(k, nil, nil, nil, tsMs)
-	}
-	return b.WriteHeaders(k, local, local[8:], nil, tsMs)
-}
-
-// WriteHeaders is Write for a store that keeps headers: the changelog carries them too.
-func (b *windowBacking) WriteHeaders(k, local, value []byte, headers serde.Headers, tsMs int64) error {
+func (b *windowBacking) Write(k, local, value []byte, headers serde.Headers, tsMs int64) error {
 	key, start := splitWindowKey(k)
 	var accepted bool
 	var err error
@@ -99,16 +91,7 @@ func (f *WindowFactory[K, V]) Open(env *Env) (any, error) {
 	}
 	name := f.Spec.Name
 	b := &windowBacking{env: env, w: w, log: newChangelog(env, f.Spec), expired: env.counter(name, metrics.ExpiredOnPut)}
-	cfg := cache.Config[window.Key[K], V, current]{
-		Backing: b, Value: guarded(f.Value), MaxBytes: env.ReadCacheBytes,
-		Blame: func(c current, err error) error { return env.blame(name, c, err) },
-	}
-	if f.Spec.KeepHeaders {
-		cfg.Headers = current.keptHeaders
-	}
-	if f.Spec.Cached && env.CacheBytes > 0 {
-		cfg.Dedupe, cfg.MaxBytes, cfg.ReadBytes = true, env.CacheBytes, env.ReadCacheBytes
-	}
+	cfg := cacheConfig[window.Key[K]](env, f.Spec, b, f.Value, env.ReadCacheBytes)
 	return &WindowStore[K, V]{
 		env: env, name: name, sizeMs: f.SizeMs, windows: f.Windows, key: guarded(f.Key), w: w, cache: cache.New(cfg), there: NotNil[V](),
 		highMs: state.NoTime,
