@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/millis"
 )
 
 // JoinWindows says how far apart in time two records of two streams may be for a join to put them together: a right record
@@ -81,7 +83,7 @@ func (w JoinWindows) SizeMs() int64 { return w.beforeMs + w.afterMs }
 
 // RetentionMs is how long the stores of a join keep a record where nothing else is set: before plus after plus grace, in
 // milliseconds.
-func (w JoinWindows) RetentionMs() int64 { return addSaturating(w.SizeMs(), w.graceMs) }
+func (w JoinWindows) RetentionMs() int64 { return millis.Add(w.SizeMs(), w.graceMs) }
 
 // Validate tells what is wrong with the specification: before and after together, and the grace, are not negative, and none
 // has a part below a millisecond.

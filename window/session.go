@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/millis"
 )
 
 // SessionWindows specifies windows of activity: a session of a key holds the records of which each follows the one before
@@ -73,7 +75,7 @@ func (s SessionWindows) RetentionMs() int64 { return s.gapMs + s.graceMs }
 // gap minus grace. A session is closed once EndMs < CloseTimeMs: with a gap of 5 ms and no grace a session that ends at 5 is
 // open at an observed time of 10 and closed at 11. The record that is judged has advanced the observed time before.
 func (s SessionWindows) CloseTimeMs(observedMs int64) int64 {
-	return addSaturating(observedMs, -addSaturating(s.gapMs, s.graceMs))
+	return millis.Add(observedMs, -millis.Add(s.gapMs, s.graceMs))
 }
 
 // Validate tells what is wrong with the specification: the gap is at least a millisecond, the grace is not negative, and

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/millis"
 )
 
 // SlidingWindows specifies windows that follow the records: two records of a key share a window if, and only if, their
@@ -67,7 +69,7 @@ func (s SlidingWindows) GraceMs() int64 { return s.graceMs }
 // RetentionMs returns how long a store keeps a window where nothing else is set, in milliseconds from its start: twice the
 // difference, because a record looks for the windows of the one before it, plus grace.
 func (s SlidingWindows) RetentionMs() int64 {
-	return addSaturating(addSaturating(s.diffMs, s.diffMs), s.graceMs)
+	return millis.Add(millis.Add(s.diffMs, s.diffMs), s.graceMs)
 }
 
 // Validate tells what is wrong with the specification: neither difference nor grace is negative or has a part below a
@@ -99,7 +101,7 @@ func (s SlidingWindows) CheckRetentionMs(retentionMs int64) error {
 
 // WindowAt returns the window that starts at startMs. Its end belongs to it.
 func (s SlidingWindows) WindowAt(startMs int64) Window {
-	return Window{StartMs: startMs, EndMs: addSaturating(startMs, s.diffMs)}
+	return Window{StartMs: startMs, EndMs: millis.Add(startMs, s.diffMs)}
 }
 
 // String describes the windows: "sliding 1m0s, grace 10s".

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/millis"
 )
 
 // Time specifies windows of one size at a fixed distance: tumbling windows, which cover each moment once, or hopping
@@ -150,14 +152,14 @@ func (t Time) MaxWindows() int64 {
 
 // WindowAt returns the window that starts at startMs. Its end stops at the largest int64 instead of overflowing.
 func (t Time) WindowAt(startMs int64) Window {
-	return Window{StartMs: startMs, EndMs: addSaturating(startMs, t.sizeMs)}
+	return Window{StartMs: startMs, EndMs: millis.Add(startMs, t.sizeMs)}
 }
 
 // CloseTimeMs turns the observed time of a step, the highest timestamp that it has seen, into its close time, observed
 // minus grace. A window is closed, and a record for it late, once EndMs <= CloseTimeMs: with [0ms, 10ms) and a grace of 5 ms
 // it is open at an observed time of 14 and closed at 15. The record that is judged has advanced the observed time before.
 func (t Time) CloseTimeMs(observedMs int64) int64 {
-	return addSaturating(observedMs, -t.graceMs)
+	return millis.Add(observedMs, -t.graceMs)
 }
 
 // String describes the windows: "tumbling 1m0s, grace 10s".
@@ -166,15 +168,4 @@ func (t Time) String() string {
 		return fmt.Sprintf("tumbling %v, grace %v", t.Size(), t.GracePeriod())
 	}
 	return fmt.Sprintf("hopping %v every %v, grace %v", t.Size(), t.Advance(), t.GracePeriod())
-}
-
-// addSaturating adds without overflow: the sum stops at the bounds of int64.
-func addSaturating(a, b int64) int64 {
-	switch {
-	case b > 0 && a > math.MaxInt64-b:
-		return math.MaxInt64
-	case b < 0 && a < math.MinInt64-b:
-		return math.MinInt64
-	}
-	return a + b
 }

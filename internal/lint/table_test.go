@@ -12,7 +12,7 @@ var levels = []struct {
 	level int
 	paths []string
 }{
-	{0, []string{"serde", "window", "internal/codec", "internal/clock", "internal/nilness"}},
+	{0, []string{"serde", "window", "internal/codec", "internal/clock", "internal/nilness", "internal/millis"}},
 	{1, []string{"processor", "store", "internal/broker", "internal/config", "internal/metrics"}},
 	{2, []string{"internal/topology", "internal/op", "internal/state", "internal/assign", "internal/cache"}},
 	{3, []string{"internal/task", "internal/restore", "internal/txn"}},
@@ -25,6 +25,7 @@ var levels = []struct {
 // sameLevel holds the imports that are allowed within a level, from the first to the second.
 var sameLevel = [][2]string{
 	{"serde", "window"},
+	{"window", "internal/millis"},
 	{"serde", "internal/codec"},
 	{"serde", "internal/nilness"},
 	{"processor", "store"},

@@ -3,10 +3,10 @@ package op
 import (
 	"cmp"
 	"encoding/binary"
-	"math"
 	"slices"
 
 	"github.com/millrace-io/millrace/internal/metrics"
+	"github.com/millrace-io/millrace/internal/millis"
 	"github.com/millrace-io/millrace/processor"
 	"github.com/millrace-io/millrace/serde"
 	"github.com/millrace-io/millrace/window"
@@ -129,10 +129,7 @@ func (s *slidingAggregate[K, V, A]) Process(r *processor.Record[K, V]) error {
 
 // end is the end of the window that starts at startMs.
 func (s *slidingAggregate[K, V, A]) end(startMs int64) int64 {
-	if startMs > math.MaxInt64-s.diffMs {
-		return math.MaxInt64
-	}
-	return startMs + s.diffMs
+	return millis.Add(startMs, s.diffMs)
 }
 
 func (s *slidingAggregate[K, V, A]) span(startMs int64) window.Window {

@@ -215,16 +215,13 @@ func (g *globalView[K, V]) Delete(K) error { return g.refuse() }
 
 // globalIterator walks a snapshot.
 type globalIterator[K, V any] struct {
+	shown[K, V]
 	table    *GlobalTable[K, V]
 	rows     btree.MapIter[string, []byte]
 	from, to string
 	bounded  bool
 	begun    bool
 	closed   bool
-	err      error
-	k        K
-	v        V
-	tsMs     int64
 }
 
 func (it *globalIterator[K, V]) Next() bool {
@@ -254,14 +251,6 @@ func (it *globalIterator[K, V]) step() bool {
 	it.begun = true
 	return it.rows.First()
 }
-
-func (it *globalIterator[K, V]) Key() K             { return it.k }
-func (it *globalIterator[K, V]) Value() V           { return it.v }
-func (it *globalIterator[K, V]) TimestampMs() int64 { return it.tsMs }
-func (it *globalIterator[K, V]) Err() error         { return it.err }
-
-// Headers returns none: a global store keeps none.
-func (it *globalIterator[K, V]) Headers() serde.Headers { return nil }
 
 func (it *globalIterator[K, V]) Close() error {
 	it.closed = true

@@ -301,6 +301,7 @@ type waitingEntry[K, V any] struct {
 
 // iterator walks a byte store and the writes that wait above it, in the order of encoded keys.
 type iterator[K, V any] struct {
+	shown[K, V]
 	s       *KVStore[K, V]
 	base    *state.Iterator
 	waiting []waitingEntry[K, V]
@@ -308,12 +309,6 @@ type iterator[K, V any] struct {
 	baseOK bool // base stands on an entry not yet returned
 	begun  bool
 	closed bool
-	err    error
-	k      K
-	v      V
-	tsMs   int64
-
-	headers serde.Headers
 }
 
 func (it *iterator[K, V]) Next() bool {
@@ -364,14 +359,6 @@ func (it *iterator[K, V]) Next() bool {
 		return true
 	}
 }
-
-func (it *iterator[K, V]) Key() K             { return it.k }
-func (it *iterator[K, V]) Value() V           { return it.v }
-func (it *iterator[K, V]) TimestampMs() int64 { return it.tsMs }
-func (it *iterator[K, V]) Err() error         { return it.err }
-
-// Headers returns the headers of the entry, if the store keeps them.
-func (it *iterator[K, V]) Headers() serde.Headers { return it.headers }
 
 func (it *iterator[K, V]) Close() error {
 	if it.closed {

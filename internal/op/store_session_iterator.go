@@ -190,14 +190,9 @@ func (c *sessionCursor[K, V]) close() error {
 
 // sessionIterator is the cursor as user code sees it.
 type sessionIterator[K, V any] struct {
+	shown[window.Key[K], V]
 	cursor sessionCursor[K, V]
 	closed bool
-	err    error
-	k      window.Key[K]
-	v      V
-	tsMs   int64
-
-	headers serde.Headers
 }
 
 func (it *sessionIterator[K, V]) Next() bool {
@@ -221,14 +216,6 @@ func (it *sessionIterator[K, V]) Next() bool {
 	it.v, it.tsMs, it.headers = row.v, row.tsMs, row.headers
 	return true
 }
-
-func (it *sessionIterator[K, V]) Key() window.Key[K] { return it.k }
-func (it *sessionIterator[K, V]) Value() V           { return it.v }
-func (it *sessionIterator[K, V]) TimestampMs() int64 { return it.tsMs }
-func (it *sessionIterator[K, V]) Err() error         { return it.err }
-
-// Headers returns the headers of the session, if the store keeps them.
-func (it *sessionIterator[K, V]) Headers() serde.Headers { return it.headers }
 
 func (it *sessionIterator[K, V]) Close() error {
 	if it.closed {

@@ -84,6 +84,7 @@ func (s *WindowStore[K, V]) compare(aKey []byte, aMs int64, bKey []byte, bMs int
 }
 
 type windowIterator[K, V any] struct {
+	shown[window.Key[K], V]
 	s       *WindowStore[K, V]
 	base    *state.Iterator
 	waiting []waitingRow[K, V]
@@ -91,12 +92,6 @@ type windowIterator[K, V any] struct {
 	begun  bool
 	baseOK bool // base stands on a row not yet returned
 	closed bool
-	err    error
-	k      window.Key[K]
-	v      V
-	tsMs   int64
-
-	headers serde.Headers
 }
 
 func (it *windowIterator[K, V]) Next() bool {
@@ -152,14 +147,6 @@ func (it *windowIterator[K, V]) Next() bool {
 func (s *WindowStore[K, V]) damaged(err error) error {
 	return fmt.Errorf("millrace: store %s: a stored key does not decode: %w; has the serde of the store changed?", s.name, err)
 }
-
-func (it *windowIterator[K, V]) Key() window.Key[K] { return it.k }
-func (it *windowIterator[K, V]) Value() V           { return it.v }
-func (it *windowIterator[K, V]) TimestampMs() int64 { return it.tsMs }
-func (it *windowIterator[K, V]) Err() error         { return it.err }
-
-// Headers returns the headers of the row, if the store keeps them.
-func (it *windowIterator[K, V]) Headers() serde.Headers { return it.headers }
 
 func (it *windowIterator[K, V]) Close() error {
 	if it.closed {

@@ -1,9 +1,8 @@
 package op
 
 import (
-	"math"
-
 	"github.com/millrace-io/millrace/internal/metrics"
+	"github.com/millrace-io/millrace/internal/millis"
 	"github.com/millrace-io/millrace/internal/nilness"
 	"github.com/millrace-io/millrace/internal/state"
 	"github.com/millrace-io/millrace/processor"
@@ -45,7 +44,7 @@ func (s *StreamJoinSpec[K, L, R, O]) spanMs(side byte) int64 {
 	if side == rightSide {
 		ahead = s.BeforeMs
 	}
-	return addSaturated(ahead, s.GraceMs)
+	return millis.Add(ahead, s.GraceMs)
 }
 
 // time returns what the steps of the join share in one task.
@@ -116,18 +115,18 @@ func (t *joinTime) advance(toMs int64) {
 
 // late tells whether a record comes after its window and the grace.
 func (t *joinTime) late(side byte, tsMs int64) bool {
-	return addSaturated(tsMs, t.lateMs[side]) < t.nowMs
+	return millis.Add(tsMs, t.lateMs[side]) < t.nowMs
 }
 
 // closed tells whether a row takes no more matches.
 func (t *joinTime) closed(side byte, tsMs int64) bool {
-	return addSaturated(tsMs, t.spanMs[side]) < t.nowMs
+	return millis.Add(tsMs, t.spanMs[side]) < t.nowMs
 }
 
 // dueBelow returns, by side, the timestamp below which rows are due.
 func (t *joinTime) dueBelow() (bounds [2]int64) {
 	for side := range bounds {
-		bounds[side] = addSaturated(t.nowMs, -t.spanMs[side])
+		bounds[side] = millis.Add(t.nowMs, -t.spanMs[side])
 	}
 	return bounds
 }
@@ -139,18 +138,7 @@ func (t *joinTime) reach(side byte, tsMs int64) (fromMs, toMs int64) {
 	if side == rightSide {
 		back, ahead = ahead, back
 	}
-	return max(0, addSaturated(tsMs, -back)), addSaturated(tsMs, ahead)
-}
-
-// addSaturated adds without overflow.
-func addSaturated(a, b int64) int64 {
-	switch {
-	case b > 0 && a > math.MaxInt64-b:
-		return math.MaxInt64
-	case b < 0 && a < math.MinInt64-b:
-		return math.MinInt64
-	}
-	return a + b
+	return max(0, millis.Add(tsMs, -back)), millis.Add(tsMs, ahead)
 }
 
 // NewStreamJoinLeft makes the step that looks for the right rows of each left record.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/millis"
 )
 
 // versionedExtraLagMs is how much longer than its history a versioned store's changelog is kept from compaction.
@@ -39,10 +40,10 @@ func (r *resolver) changelogSpec(sub *Subtopology, s *StateStore, tasks int32) T
 	case Window, Session:
 		spec.Kind = WindowChangelogKind
 		policy = "compact,delete"
-		ageLimit, ageMs = configRetentionMs, addSaturated(s.RetentionMs, r.cfg.WindowAdditionalRetentionMs)
+		ageLimit, ageMs = configRetentionMs, millis.Add(s.RetentionMs, r.cfg.WindowAdditionalRetentionMs)
 	case Versioned:
 		spec.Kind = VersionedChangelogKind
-		ageLimit, ageMs = configMinCompactionLag, addSaturated(s.HistoryMs, versionedExtraLagMs)
+		ageLimit, ageMs = configMinCompactionLag, millis.Add(s.HistoryMs, versionedExtraLagMs)
 	}
 	configs := map[string]string{configTimestampType: "CreateTime", configCleanupPolicy: policy}
 	maps.Copy(configs, r.cfg.TopicConfigs)

@@ -3,8 +3,9 @@ package topology
 import (
 	"fmt"
 	"maps"
-	"math"
 	"reflect"
+
+	"github.com/millrace-io/millrace/internal/millis"
 )
 
 // StoreKind tells the kinds of stores apart. It decides the settings of the changelog topic.
@@ -164,7 +165,7 @@ func (b *Builder) checkStore(s *Store) {
 		if s.Kind == Session {
 			size = "inactivity gap"
 		}
-		if need := addSaturated(s.WindowSizeMs, s.GraceMs); need > s.RetentionMs {
+		if need := millis.Add(s.WindowSizeMs, s.GraceMs); need > s.RetentionMs {
 			b.Errorf(s.Pos, "store %q keeps its windows for %d ms (retention), which is less than %s %d ms plus grace %d ms; set a retention of at least %d ms",
 				s.Name, s.RetentionMs, size, s.WindowSizeMs, s.GraceMs, need)
 		}
@@ -175,12 +176,4 @@ func (b *Builder) checkStore(s *Store) {
 	for _, err := range checkTopicConfigs(s.TopicConfigs) {
 		b.Errorf(s.Pos, "store %q: changelog settings: %w", s.Name, err)
 	}
-}
-
-// addSaturated adds two times that are not negative; what does not fit is the largest time.
-func addSaturated(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
 }
