@@ -55,7 +55,8 @@ type Fetcher interface {
 	Resume(tps ...TopicPartition)
 	// Poll waits for at least one batch or error, or for the context, and returns all that is there, in the order of topic
 	// and partition. A batch without records tells that the position or an end of the log has moved: after Assign, and after
-	// Resume, each partition is told once, even if it is empty.
+	// Resume, each partition is told once, even if it is empty. A batch that was fetched before a Pause and comes after the
+	// Resume tells no ends, which would be old.
 	Poll(ctx context.Context) []Batch
 	// Answers counts the answers without an error that a partition has had since it was assigned, those included that told
 	// nothing new. It is 0 while something waits to be polled. Any goroutine may call it.

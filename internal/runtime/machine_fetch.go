@@ -22,10 +22,10 @@ func (m *Machine) fetched(e Fetched) {
 		if !m.readsCommitted(in) {
 			b.StableEnd = -1 // what is read ends at the high watermark, and the task must wait for it
 		}
-		in.stale = in.paused // an answer that was under way when it was paused
 		in.position = b.Position
 		if end := m.endOf(in, b); end >= 0 {
 			in.end = end
+			in.stale = in.paused // paused already: the answer was under way
 		}
 		in.queue = append(in.queue, *b)
 		in.records += len(b.Records)

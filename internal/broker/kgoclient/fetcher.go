@@ -139,6 +139,10 @@ func (f *Fetcher) setPaused(paused bool, tps []broker.TopicPartition) {
 		if s := f.parts[tp]; s != nil {
 			if s.paused && !paused {
 				s.shown = ends{-1, -1, -1} // the next answer is told, even if nothing has moved meanwhile
+				if s.batch != nil && s.batch.Err == nil {
+					// It comes only now. Where the log ended when it was fetched says nothing any more.
+					s.batch.HighWater, s.batch.StableEnd = -1, -1
+				}
 			}
 			s.paused = paused
 		}

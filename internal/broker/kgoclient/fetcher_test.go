@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -193,6 +194,38 @@ func TestFetcher_pausedKeepsItsBatchAndDoesNotHoldUpOthers(t *testing.T) {
 	f.Resume(tp("in", 0))
 	if got := collect(pollUntil(t, f, positionIs(25)), tp("in", 0)); len(got) != 25 {
 		t.Errorf("%d records after Resume, want 25", len(got))
+	}
+}
+
+// What was fetched before a pause tells an end that is old by the time of the resumption: a reader that believed it would take
+// the partition for read to its end.
+func TestFetcher_aBatchOfBeforeAPauseTellsNoEnd(t *testing.T) {
+	c, cfg := startCluster(t)
+	topic(t, c, "in", 1, nil)
+	raw := rawClient(t, cfg)
+	in := tp("in", 0)
+	produceRaw(t, raw, in, "a")
+	f := newFetcher(t, cfg, false)
+	f.Assign(in, 0, 1)
+	f.take() // starts the fetch as a Poll would
+	fetched := func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.parts[in].batch != nil
+	}
+	for !fetched() {
+		runtime.Gosched()
+	}
+	f.Pause(in)
+	produceRaw(t, raw, in, "b")
+	f.Resume(in)
+	first := f.Poll(testCtx(t))
+	if len(first) != 1 || first[0].Position != 1 || first[0].HighWater != -1 || first[0].StableEnd != -1 {
+		t.Errorf("got %+v, want a batch up to 1 without ends", first)
+	}
+	batches := pollUntil(t, f, func(b broker.Batch) bool { return b.HighWater == 2 })
+	if got := valuesOf(collect(batches, in)); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("then came %v, want b", got)
 	}
 }
 
