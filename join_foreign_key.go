@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/millrace-io/millrace/internal/codec"
-	"github.com/millrace-io/millrace/internal/nilness"
 	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/topology"
 	"github.com/millrace-io/millrace/serde"
@@ -204,9 +203,13 @@ func joinForeignKey[K, VL, KF, VR, R any](l Table[K, VL], r Table[KF, VR], verb 
 	t.AddProcessor(topology.Processor{Name: receive, Parents: []string{receiveSource}, Pos: s.pos,
 		Op: op.NewSubscriptionReceive(op.SubscriptionReceiveSpec[KF]{Topics: topics, Store: store, Foreign: r.t.key})})
 	t.AddProcessor(topology.Processor{Name: joinForeign, Parents: []string{receive}, Stores: rightStores, Pos: s.pos,
-		Op: op.NewSubscriptionJoin(op.SubscriptionJoinSpec[KF, VR]{Topics: topics, Table: rightRows, Value: r.t.value})})
+		Op: op.NewSubscriptionJoin(op.SubscriptionJoinSpec[KF, VR]{
+			Topics: topics, Left: left, Table: rightRows, Foreign: r.t.key, Value: r.t.value,
+		})})
 	t.AddProcessor(topology.Processor{Name: foreignJoin, Parents: []string{r.t.node}, Pos: s.pos,
-		Op: op.NewForeignJoin(op.ForeignJoinSpec[KF, VR]{Topics: topics, Store: store, Foreign: r.t.key, Value: r.t.value})})
+		Op: op.NewForeignJoin(op.ForeignJoinSpec[KF, VR]{
+			Topics: topics, Left: left, Store: store, Foreign: r.t.key, Value: r.t.value,
+		})})
 	t.AddStore(topology.Store{
 		Name: store, Kind: topology.KeyValue, Persistent: !s.inMemory, Logged: true, Auto: !named, Pos: s.pos,
 		Op: &op.SubscriptionFactory{Spec: op.StoreSpec{Name: store, Logged: true}},
@@ -214,20 +217,16 @@ func joinForeignKey[K, VL, KF, VR, R any](l Table[K, VL], r Table[KF, VR], verb 
 	t.AddSink(topology.Sink{Name: answerSink, Topic: topics.Response, Parents: []string{joinForeign, foreignJoin}, Pos: s.pos,
 		Op: op.NewResponseSink(topics, key, leftBy)})
 
-	nilKey := nilness.Checker[KF]()
 	// The left task again: an answer meets the row that asked.
 	t.AddSource(topology.Source{Name: answerSource, Topics: []string{topics.Response}, Pos: s.pos,
 		Op: op.NewSource(op.SourceSpec[K, op.Answer[VR]]{Key: key, Value: serde.Serde[op.Answer[VR]](op.AnswerSerde[VR]{Value: r.t.value})})})
 	sources := union(l.t.sources, []string{answerSource})
 	t.CopartitionSources(sources...)
 	t.AddProcessor(topology.Processor{Name: resolver, Parents: []string{answerSource}, Stores: leftStores, Pos: s.pos, Op: withCtx(func(ctx context.Context) op.Factory {
-		return op.NewResponseResolver(op.ResponseResolverSpec[K, VL, VR, R]{
-			Topics: topics, Left: left, Table: leftRows, Value: l.t.value,
-			Refers: func(k K, v VL) (bool, error) {
-				key, ok, err := fk(ctx, k, v)
-				return ok && (nilKey == nil || !nilKey(&key)), err
-			},
-			Join: func(v VL, row VR, found bool) (R, error) { return join(ctx, v, row, found) },
+		return op.NewResponseResolver(op.ResponseResolverSpec[K, VL, KF, VR, R]{
+			Topics: topics, Left: left, Table: leftRows, Value: l.t.value, Foreign: r.t.key,
+			ForeignKey: func(k K, v VL) (KF, bool, error) { return fk(ctx, k, v) },
+			Join:       func(v VL, row VR, found bool) (R, error) { return join(ctx, v, row, found) },
 		})
 	})})
 	spec := new(op.TableSpec)

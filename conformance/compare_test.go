@@ -39,6 +39,9 @@ func (s *scenario) compare(want, got *vector) []string {
 		if buffers[topic] {
 			w, g = looselyOrdered(w), looselyOrdered(g)
 		}
+		if strings.Contains(strings.ToLower(topic), responseTopic) {
+			g = withoutHeader(g, absentHeader)
+		}
 		if d := diffTopic(topic, "java", w, g, want.input); d != "" {
 			diffs = append(diffs, d)
 		}
@@ -97,6 +100,23 @@ func looselyOrdered(records []record) []record {
 	slices.SortStableFunc(records, func(a, b record) int {
 		return cmp.Or(cmp.Compare(a.step, b.step), bytes.Compare(a.key, b.key))
 	})
+	return records
+}
+
+// The answers without a right row of inner foreign-key joins have a header that Java's have not: see the list of deliberate
+// differences. It is read by the left side, and must be on no other topic.
+const (
+	absentHeader  = "millrace.absent-foreign-key"
+	responseTopic = "-subscription-response-" // named or numbered
+)
+
+func withoutHeader(records []record, key string) []record {
+	records = slices.Clone(records)
+	for i := range records {
+		if _, ok := records[i].headers.Last(key); ok {
+			records[i].headers = records[i].headers.Without(key)
+		}
+	}
 	return records
 }
 

@@ -159,6 +159,62 @@ func TestForeignKeyJoin_aRowWithoutForeignKeyChangesBeforeItsAnswer(t *testing.T
 	}
 }
 
+// A row changes while the news that its right row is gone is under way. Where there is no right row the change is not
+// answered, so the news must not be dropped; the news of another right row must.
+func TestForeignKeyJoin_aRowChangesBeforeItHearsOfADeletion(t *testing.T) {
+	const topic = "test-fj-subscription-response-topic"
+	d, out := foreignJoin(t, false)
+	steps{{"B", "d1=one@1", ""}, {"A", "p1=d1:x@2", "p1=(d1:x,one)@2"}}.run(t, d, out)
+	d.ReadRaw(topic)
+	steps{{"B", "d1=~@3", "p1=~@3"}, {"A", "p1=d1:y@4", ""}}.run(t, d, out)
+	news := d.ReadRaw(topic)
+	if len(news) != 1 || len(news[0].Headers) != 1 || string(news[0].Headers[0].Value) != "d1" {
+		t.Fatalf("the news of the deletion: %+v", news)
+	}
+	late := func(headers serde.Headers, want string) {
+		t.Helper()
+		if err := d.PipeRaw(topic, 0, news[0].Key, news[0].Value, headers, 9*ms); err != nil {
+			t.Fatal(err)
+		}
+		wantText(t, "after the news", out(), want)
+	}
+	late(news[0].Headers, "p1=~@9")
+	late(nil, "") // Java's does not say which row is gone
+	steps{{"B", "d2=two@5", ""}, {"A", "p1=d2:z@6", "p1=(d2:z,two)@6"}}.run(t, d, out)
+	late(news[0].Headers, "")
+	wantDropped(t, d, "fj-subscription-response-resolver", millrace.DroppedStaleResponse, 2)
+
+	// Nobody behind the join sees the header.
+	d, _ = foreignJoin(t, false)
+	for _, s := range []struct{ topic, key, value string }{{"B", "d1", "one"}, {"A", "p1", "d1:x"}, {"B", "d1", ""}} {
+		var value []byte
+		if s.value != "" {
+			value = []byte(s.value)
+		}
+		if err := d.PipeRaw(s.topic, 0, []byte(s.key), value, serde.Headers{{Key: "h", Value: []byte("1")}}, ms); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range d.ReadRaw(outTopic.Name()) {
+		if len(r.Headers) != 1 || r.Headers[0].Key != "h" {
+			t.Errorf("%s has the headers %v", r.Key, r.Headers)
+		}
+	}
+}
+
+// A right row is deleted and the left one changed within one commit interval: their messages cross.
+func TestForeignKeyJoin_bothSidesChangeInOneCommitInterval(t *testing.T) {
+	d, out := foreignJoin(t, false, milltest.ManualCommit(), milltest.CacheBytes(1<<20))
+	steps{{"B", "d1=one@1", ""}, {"A", "p1=d1:x@2", ""}}.run(t, d, out)
+	d.Commit()
+	d.Commit()
+	wantText(t, "at first", out(), "p1=(d1:x,one)@2")
+	steps{{"B", "d1=~@3", ""}, {"A", "p1=d1:y@4", ""}}.run(t, d, out)
+	d.Commit()
+	d.Commit()
+	wantText(t, "in the end", out(), "p1=~@3")
+}
+
 func hexes(rs []milltest.Raw) string {
 	var out []string
 	for _, r := range rs {

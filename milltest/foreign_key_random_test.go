@@ -60,6 +60,21 @@ func TestForeignKeyJoin_randomUpdatesCrashesAndOrders(t *testing.T) {
 	}
 }
 
+// Seeds that found a fault once.
+func TestForeignKeyJoin_foundSeeds(t *testing.T) {
+	for _, c := range []struct {
+		seed  uint64
+		left  bool
+		about string
+	}{
+		{1796028848767999486, false, "the news of a deleted right row crosses an update of the left one"},
+		{1796028396471241940, false, "the same, when the update waits in the cache"},
+		{1796027985747256474, true, "the left row that makes an answer stale waits in the cache, and is lost in a crash"},
+	} {
+		t.Run(c.about, func(t *testing.T) { randomForeignKeyJoin(t, c.seed, c.left, 1<<20, false) })
+	}
+}
+
 func randomForeignKeyJoin(t *testing.T, seed uint64, left bool, cache int64, onDisk bool) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	b := millrace.NewBuilder()

@@ -43,6 +43,8 @@ type Response struct {
 	HasValue     bool
 	Partition    int32 // of the left row
 	HasPartition bool
+	Absent       bool   // an inner join's: there is no right row with the foreign key
+	ForeignKey   []byte // encoded, if Absent
 }
 
 // Answer is a response as the left side reads it.
@@ -51,11 +53,18 @@ type Answer[V any] struct {
 	Hash     codec.Hash128
 	Value    V
 	HasValue bool
+	Absent   bool   // there is no right row with the foreign key
+	Foreign  []byte // that key, encoded, if Absent
 }
 
 // emptyValueHeader marks the answer with a right row of no bytes, which its value cannot tell from no row. Kafka Streams
 // takes it for no row.
 const emptyValueHeader = "millrace.empty-value"
+
+// absentHeader is on the answers without a right row of inner joins, and has the foreign key. An answer says for which left
+// row it is by a hash alone. If that row has changed meanwhile, its foreign key tells whether the answer holds for the new
+// row too, which is not answered at all where there is no right row for it.
+const absentHeader = "millrace.absent-foreign-key"
 
 // SubscriptionSerde reads what the registration topic holds. A subscription refers to the bytes that it was read from,
 // which are those of the source record and live as long as it does.
@@ -100,7 +109,7 @@ func (s AnswerSerde[V]) Decode(src []byte) (Answer[V], error) {
 	return s.DecodeWithHeaders(src, &none)
 }
 
-// DecodeWithHeaders decodes an answer, and takes away the header that belongs to it alone.
+// DecodeWithHeaders decodes an answer, and takes away the headers that belong to it alone.
 func (s AnswerSerde[V]) DecodeWithHeaders(src []byte, headers *serde.Headers) (Answer[V], error) {
 	r, err := codec.ParseSubscriptionResponse(src)
 	if err != nil {
@@ -111,6 +120,9 @@ func (s AnswerSerde[V]) DecodeWithHeaders(src []byte, headers *serde.Headers) (A
 		*headers, a.HasValue = headers.Without(emptyValueHeader), true
 	}
 	if !a.HasValue {
+		if a.Foreign, a.Absent = headers.Last(absentHeader); a.Absent {
+			*headers = headers.Without(absentHeader)
+		}
 		return a, nil
 	}
 	if h, ok := s.Value.(serde.HeaderDecoder[V]); ok {

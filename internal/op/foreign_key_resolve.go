@@ -1,6 +1,7 @@
 package op
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/millrace-io/millrace/internal/codec"
@@ -11,51 +12,58 @@ import (
 )
 
 // ResponseResolverSpec describes the left side's last step of a foreign-key join.
-type ResponseResolverSpec[K, V, VF, R any] struct {
+type ResponseResolverSpec[K, V, KF, VF, R any] struct {
 	Topics Topics
 	Left   bool // keep left rows without a right one
 	Table  GetterFactory[K, V]
 	Value  serde.Serde[V]
-	// Refers tells whether a left row has a foreign key.
-	Refers func(k K, v V) (bool, error)
-	Join   func(v V, row VF, found bool) (R, error)
+	// ForeignKey finds the key of the right row; ok false is a null key.
+	ForeignKey func(k K, v V) (key KF, ok bool, err error)
+	Foreign    serde.Serde[KF]
+	Join       func(v V, row VF, found bool) (R, error)
 }
 
 // NewResponseResolver makes the step that joins an answer with the left row, if that is still the one that asked.
 //
 // In Kafka Streams: ResponseJoinProcessorSupplier.
-func NewResponseResolver[K, V, VF, R any](spec ResponseResolverSpec[K, V, VF, R]) Factory {
+func NewResponseResolver[K, V, KF, VF, R any](spec ResponseResolverSpec[K, V, KF, VF, R]) Factory {
 	return FactoryFunc(func(env *Env, step string, children []Child) (any, error) {
 		next, err := Downstream[K, R](step, children)
 		if err != nil {
 			return nil, err
 		}
-		s := &responseResolver[K, V, VF, R]{
-			guard: newGuard(env, step), spec: spec, next: next, nilValue: nilness.Checker[R](),
+		s := &responseResolver[K, V, KF, VF, R]{
+			guard: newGuard(env, step), spec: spec, next: next, nilValue: nilness.Checker[R](), nilForeign: nilness.Checker[KF](),
 			nullKey: env.counter(step, metrics.NullKey), nullValue: env.counter(step, metrics.NullValue),
 			stale: env.counter(step, metrics.StaleResponse),
 		}
 		if s.table, err = spec.Table(env, step); err != nil {
 			return nil, err
 		}
-		s.value, err = bind(spec.Value, env.TopicName(spec.Topics.Registration)+valueHashTopic, false)
+		registration := env.TopicName(spec.Topics.Registration)
+		if s.foreign, err = bind(spec.Foreign, registration+foreignKeyTopic, true); err != nil {
+			return nil, err
+		}
+		s.value, err = bind(spec.Value, registration+valueHashTopic, false)
 		return s, err
 	})
 }
 
-type responseResolver[K, V, VF, R any] struct {
+type responseResolver[K, V, KF, VF, R any] struct {
 	guard
-	spec                      ResponseResolverSpec[K, V, VF, R]
+	spec                      ResponseResolverSpec[K, V, KF, VF, R]
 	table                     Getter[K, V]
 	value                     serde.Serde[V]
+	foreign                   serde.Serde[KF]
 	next                      Sink[K, R]
 	nilValue                  func(*R) bool
+	nilForeign                func(*KF) bool
 	nullKey, nullValue, stale *metrics.Counter
 	enc                       []byte
 	out                       processor.Record[K, R]
 }
 
-func (s *responseResolver[K, V, VF, R]) Process(r *processor.Record[K, Answer[VF]]) error {
+func (s *responseResolver[K, V, KF, VF, R]) Process(r *processor.Record[K, Answer[VF]]) error {
 	switch { // neither is from a foreign-key join
 	case r.NullKey:
 		s.nullKey.Inc()
@@ -80,9 +88,9 @@ func (s *responseResolver[K, V, VF, R]) Process(r *processor.Record[K, Answer[VF
 }
 
 // call makes the result. current is false if the left row is not the one that asked.
-func (s *responseResolver[K, V, VF, R]) call(r *processor.Record[K, Answer[VF]]) (current bool, err error) {
+func (s *responseResolver[K, V, KF, VF, R]) call(r *processor.Record[K, Answer[VF]]) (current bool, err error) {
 	defer recovered(&err)
-	v, _, found, err := s.table.Lookup(r.Key)
+	v, found, err := s.asked(r.Key)
 	if err != nil {
 		return false, err
 	}
@@ -111,16 +119,40 @@ func (s *responseResolver[K, V, VF, R]) call(r *processor.Record[K, Answer[VF]])
 	return true, nil
 }
 
+// asked returns the left row that the right side was told of last. One that still waits in a cache has asked for nothing yet,
+// and never will if it is gone again before the cache is flushed: it must not make the answer to the row before it stale.
+func (s *responseResolver[K, V, KF, VF, R]) asked(k K) (v V, found bool, err error) {
+	v, found, state, err := before(s.table, k)
+	if err != nil || state == waiting {
+		return v, found, err
+	}
+	v, _, found, err = s.table.Lookup(k)
+	return v, found, err
+}
+
 // unasked tells whether a response that another row asked for tells a deletion all the same. That is so in an inner join
-// whose left row has no foreign key, or is gone: such a row asks for nothing more after the one before it has lost its
-// foreign key, so the answer to that one is the last. Kafka Streams drops it, and the result stays for ever.
-func (s *responseResolver[K, V, VF, R]) unasked(r *processor.Record[K, Answer[VF]], v V, found bool) (bool, error) {
+// whose left row asks for nothing more, because it has no foreign key or is gone, or is not answered because the right row
+// is absent: the answer to the row before it is then the last. Kafka Streams drops it, and the result stays for ever.
+func (s *responseResolver[K, V, KF, VF, R]) unasked(r *processor.Record[K, Answer[VF]], v V, found bool) (bool, error) {
 	if s.spec.Left || r.Value.HasValue {
 		return false, nil
 	}
 	if !found {
 		return true, nil
 	}
-	refers, err := s.spec.Refers(r.Key, v)
-	return err == nil && !refers, err
+	key, ok, err := s.spec.ForeignKey(r.Key, v)
+	if err != nil {
+		return false, err
+	}
+	if !ok || s.nilForeign != nil && s.nilForeign(&key) {
+		return true, nil
+	}
+	if !r.Value.Absent {
+		return false, nil
+	}
+	if s.enc, err = s.foreign.Append(s.enc[:0], key); err != nil {
+		return false, fmt.Errorf("the foreign key %v of the row with key %v does not encode: %w", key, r.Key, err)
+	}
+	// If the right side has, or had, the row after all, its answer was sent after this one, and so it comes after it.
+	return bytes.Equal(s.enc, r.Value.Foreign), nil
 }

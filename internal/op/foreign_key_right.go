@@ -78,9 +78,11 @@ func (s *subscriptionReceive[KF]) call(r *processor.Record[KF, codec.Subscriptio
 
 // SubscriptionJoinSpec describes the right side's second step of a foreign-key join.
 type SubscriptionJoinSpec[KF, V any] struct {
-	Topics Topics
-	Table  GetterFactory[KF, V] // the right table
-	Value  serde.Serde[V]
+	Topics  Topics
+	Left    bool                 // keep left rows without a right one
+	Table   GetterFactory[KF, V] // the right table
+	Foreign serde.Serde[KF]
+	Value   serde.Serde[V]
 }
 
 // NewSubscriptionJoin makes the step that answers a subscription with the right row as it is.
@@ -92,8 +94,11 @@ func NewSubscriptionJoin[KF, V any](spec SubscriptionJoinSpec[KF, V]) Factory {
 		if err != nil {
 			return nil, err
 		}
-		s := &subscriptionJoin[KF, V]{guard: newGuard(env, step), next: next}
+		s := &subscriptionJoin[KF, V]{guard: newGuard(env, step), next: next, inner: !spec.Left}
 		if s.table, err = spec.Table(env, step); err != nil {
+			return nil, err
+		}
+		if s.foreign, err = bind(spec.Foreign, env.TopicName(spec.Topics.Registration)+foreignKeyTopic, true); err != nil {
 			return nil, err
 		}
 		s.value, err = bind(spec.Value, env.TopicName(spec.Topics.Response), false)
@@ -103,11 +108,13 @@ func NewSubscriptionJoin[KF, V any](spec SubscriptionJoinSpec[KF, V]) Factory {
 
 type subscriptionJoin[KF, V any] struct {
 	guard
-	table Getter[KF, V]
-	value serde.Serde[V]
-	next  Sink[[]byte, Response]
-	enc   []byte
-	out   processor.Record[[]byte, Response]
+	inner    bool
+	table    Getter[KF, V]
+	foreign  serde.Serde[KF]
+	value    serde.Serde[V]
+	next     Sink[[]byte, Response]
+	key, enc []byte
+	out      processor.Record[[]byte, Response]
 }
 
 func (s *subscriptionJoin[KF, V]) Process(r *processor.Record[KF, codec.Subscription]) error {
@@ -153,6 +160,12 @@ func (s *subscriptionJoin[KF, V]) call(r *processor.Record[KF, codec.Subscriptio
 		Key: r.Value.PrimaryKey, Value: answerTo(&r.Value), TimestampMs: tsMs, Headers: r.Headers,
 	}
 	if !found {
+		if s.inner {
+			if s.key, err = s.foreign.Append(s.key[:0], r.Key); err != nil {
+				return false, fmt.Errorf("the foreign key %v does not encode: %w", r.Key, err)
+			}
+			s.out.Value.Absent, s.out.Value.ForeignKey = true, s.key
+		}
 		return true, nil
 	}
 	if s.enc, err = s.value.Append(s.enc[:0], row); err != nil {
@@ -170,6 +183,7 @@ func answerTo(s *codec.Subscription) Response {
 // ForeignJoinSpec describes the right side's step of a foreign-key join that follows the right table.
 type ForeignJoinSpec[KF, V any] struct {
 	Topics  Topics
+	Left    bool // keep left rows without a right one
 	Store   string
 	Foreign serde.Serde[KF]
 	Value   serde.Serde[V]
@@ -184,7 +198,9 @@ func NewForeignJoin[KF, V any](spec ForeignJoinSpec[KF, V]) Factory {
 		if err != nil {
 			return nil, err
 		}
-		s := &foreignJoin[KF, V]{guard: newGuard(env, step), next: next, stale: env.counter(step, metrics.Stale)}
+		s := &foreignJoin[KF, V]{
+			guard: newGuard(env, step), next: next, inner: !spec.Left, stale: env.counter(step, metrics.Stale),
+		}
 		if s.store, err = typedStore[*subscriptionStore](env, step, spec.Store); err != nil {
 			return nil, err
 		}
@@ -198,6 +214,7 @@ func NewForeignJoin[KF, V any](spec ForeignJoinSpec[KF, V]) Factory {
 
 type foreignJoin[KF, V any] struct {
 	guard
+	inner    bool
 	foreign  serde.Serde[KF]
 	value    serde.Serde[V]
 	store    *subscriptionStore
@@ -226,6 +243,7 @@ func (s *foreignJoin[KF, V]) Process(r *processor.Record[KF, Change[V]]) error {
 			Key: sub.PrimaryKey, Value: answerTo(sub), TimestampMs: r.TimestampMs, Headers: r.Headers,
 		}
 		s.out.Value.Value, s.out.Value.HasValue = s.enc, r.Value.HasNew
+		s.out.Value.Absent, s.out.Value.ForeignKey = s.inner && !r.Value.HasNew, s.key
 		return s.next.Process(&s.out)
 	})
 }

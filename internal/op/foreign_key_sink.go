@@ -120,6 +120,9 @@ func (s *responseSink[K]) Process(r *processor.Record[[]byte, Response]) error {
 	if r.Value.HasValue && len(r.Value.Value) == 0 {
 		headers = headers.With(emptyValueHeader, nil)
 	}
+	if r.Value.Absent {
+		headers = headers.With(absentHeader, s.copied(r.Value.ForeignKey))
+	}
 	key := s.copied(r.Key)
 	m := codec.SubscriptionResponse{HasHash: r.Value.HasHash, Hash: r.Value.Hash, Value: r.Value.Value}
 	value := codec.AppendSubscriptionResponse(s.env.alloc(32+len(m.Value)), &m)
