@@ -209,16 +209,16 @@ func (c *cogrouped[K, A]) keySerde(s *step) serde.Serde[K] {
 	return keySerde(s, known)
 }
 
-var cogroupOptions = []string{optAs, optNode, optStore, optAuto, optMemory, optLogConfig, optNoLog, optNoCache, optKey, optValue}
+var cogroupOptions = []string{optAs, optNode, optStore, optAuto, optMemory, optLogConfig, optNoLog, optNoCache, optKey, optValue, optHeaders}
 
 // Aggregate combines the records of each key: init makes the first aggregate, and the function of each stream takes its
 // records into it. Records with a null key or value are dropped and counted. A row carries the highest timestamp of the
 // records in it, and the headers of the last.
 //
-// Options: As, or StoreName, or AutoName; NodeName, InMemory, LogConfig, WithoutLog, WithoutCache, WithKey, WithValue. It makes
-// a store and a changelog topic, and a repartition topic for each stream whose key may have changed. Such a topic is named by
-// RepartitionName of the stream's grouping; one without is named after the store, and if there are several, the others are
-// named after the store and the number of their stream, from 0 on.
+// Options: As, or StoreName, or AutoName; NodeName, InMemory, LogConfig, WithoutLog, WithoutCache, WithKey, WithValue,
+// KeepHeaders. It makes a store and a changelog topic, and a repartition topic for each stream whose key may have changed. Such
+// a topic is named by RepartitionName of the stream's grouping; one without is named after the store, and if there are several,
+// the others are named after the store and the number of their stream, from 0 on.
 //
 // In Kafka Streams: CogroupedKStream#aggregate. It refuses several streams without a RepartitionName.
 func (c Cogrouped[K, A]) Aggregate(init func() A, value serde.Serde[A], opts ...StepOption) Table[K, A] {

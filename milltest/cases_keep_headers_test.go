@@ -255,6 +255,30 @@ var headerTables = []struct {
 		t, _ := millrace.ReduceSessions(sessions, func(_, v string) string { return v }, opts...)
 		return millrace.SelectKey(t.ToStream(), func(k window.Key[string], _ string) string { return k.Key })
 	}, sessionOf},
+	{"cogroup", func(b *millrace.Builder, opts ...millrace.StepOption) millrace.Stream[string, string] {
+		return lastOfTwo(b).Aggregate(noText, serde.String, opts...).ToStream()
+	}, rowOf},
+	{"windows of a cogroup", func(b *millrace.Builder, opts ...millrace.StepOption) millrace.Stream[string, string] {
+		t, _ := lastOfTwo(b).WindowBy(window.Tumbling(time.Hour)).Aggregate(noText, serde.String, opts...)
+		return millrace.SelectKey(t.ToStream(), func(k window.Key[string], _ string) string { return k.Key })
+	}, windowRowOf},
+	{"sliding windows of a cogroup", func(b *millrace.Builder, opts ...millrace.StepOption) millrace.Stream[string, string] {
+		t, _ := lastOfTwo(b).WindowBy(window.Sliding(time.Hour)).Aggregate(noText, serde.String, opts...)
+		return millrace.SelectKey(t.ToStream(), func(k window.Key[string], _ string) string { return k.Key })
+	}, windowRowOf},
+	{"sessions of a cogroup", func(b *millrace.Builder, opts ...millrace.StepOption) millrace.Stream[string, string] {
+		t, _ := lastOfTwo(b).SessionBy(window.Session(time.Hour)).Aggregate(noText, func(_, _, v string) string { return v }, serde.String, opts...)
+		return millrace.SelectKey(t.ToStream(), func(k window.Key[string], _ string) string { return k.Key })
+	}, sessionOf},
+}
+
+func noText() string { return "" }
+
+// lastOfTwo is a cogroup of the topic in and another one, of which the last record counts.
+func lastOfTwo(b *millrace.Builder) millrace.Cogrouped[string, string] {
+	last := func(_, v, _ string) string { return v }
+	other := millrace.From(b, millrace.NewTopic("other", serde.String, serde.String)).GroupByKey()
+	return millrace.AndCogroup(millrace.Cogroup(other, last), millrace.From(b, strTopic).GroupByKey(), last)
 }
 
 // sessionOf returns the one session of the key k.
