@@ -171,8 +171,7 @@ func TestC078_WarnsOfOldChangelogRecords(t *testing.T) {
 	if !a.logged("WARN", "older than its topic keeps records", "app-counts-changelog", "windowstore.changelog.additional.retention.ms") {
 		t.Error("no warning")
 	}
-	a = k.start(topology, CacheBytes(0), ApplicationID("kept"), FromProperties(map[string]string{
-		"windowstore.changelog.additional.retention.ms": fmt.Sprint((100 * 365 * 24 * time.Hour).Milliseconds())}))
+	a = k.start(topology, CacheBytes(0), ApplicationID("kept"), AdditionalRetention(100*365*24*time.Hour))
 	a.untilDone()
 	a.stop()
 	if a.logged("WARN", "older than its topic keeps records") {
@@ -259,6 +258,7 @@ func TestNewApp_errors(t *testing.T) {
 		"small memory":   {[]AppOption{ApplicationID("a"), Brokers("h:1"), MemoryLimit(1)}, []string{"millrace.memory.limit.bytes"}},
 		"standbys":       {[]AppOption{ApplicationID("a"), Brokers("h:1"), FromProperties(map[string]string{"num.standby.replicas": "1"})}, []string{"num.standby.replicas"}},
 		"replication":    {[]AppOption{ApplicationID("a"), Brokers("h:1"), ReplicationFactor(70000)}, []string{"ReplicationFactor"}},
+		"retention":      {[]AppOption{ApplicationID("a"), Brokers("h:1"), AdditionalRetention(-time.Second)}, []string{"windowstore.changelog.additional.retention.ms"}},
 		"several at one": {[]AppOption{ApplicationID("a b"), Brokers("nohost")}, []string{"application.id", "bootstrap.servers"}},
 	} {
 		_, err := NewApp(topology, c.opts...)

@@ -199,6 +199,16 @@ func ReplicationFactor(n int) AppOption {
 	})
 }
 
+// AdditionalRetention is added to the retention of a store of windows or sessions to give that of its changelog topic. It has
+// to cover how far event times lie behind the clocks of the brokers, which delete what is older: an App that is to process
+// history needs more, or a restore misses the windows of that time. Give it before the first start; a topic that exists keeps
+// its setting. Default 24 h.
+//
+// In Kafka Streams: windowstore.changelog.additional.retention.ms.
+func AdditionalRetention(d time.Duration) AppOption {
+	return appOption(func(o *appOptions) { o.cfg.WindowChangelogRetention = d })
+}
+
 // TLS encrypts all connections. The configuration is copied; nil uses the operating system's certificates.
 //
 // In Kafka Streams: security.protocol=SSL and the ssl.* settings.

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -40,9 +39,7 @@ func NewApp(cfg EngineConfig) (Engine, error) {
 		millrace.SessionTimeout(sessionTimeout),
 		millrace.MaxTaskIdle(maxTaskIdle),
 		millrace.Logger(cfg.Logger),
-		millrace.FromProperties(map[string]string{
-			"windowstore.changelog.additional.retention.ms": strconv.FormatInt(keepWindows.Milliseconds(), 10),
-		}),
+		millrace.AdditionalRetention(keepWindows),
 	)
 	if err != nil {
 		return nil, err
