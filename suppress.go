@@ -161,9 +161,8 @@ func (b Buffer) check(s *step, sup Suppression) {
 // Time is the highest timestamp that has reached the step, of any key: on a topic that falls silent nothing is sent,
 // unless its source has an idle timeout. It is restored after a restart, as is what was held back. Updates leave in the
 // order of the time from which they wait (the end of the window, or the first update's timestamp), then of their keys'
-// bytes. Each carries the timestamp and headers of the update itself, not those of the record that released it. As in Kafka
-// Streams the old value that is sent along, which steps that group the table take out again, is the one before the last
-// update, whether that was sent or not.
+// bytes. Each carries the timestamp and headers of the update itself, not those of the record that released it. Steps that
+// group the table take out again what was sent last of a key, and nothing where nothing was sent.
 //
 // Steps that look rows up in the suppressed table find what has been sent: of a row that is held back, the value that it
 // had before.

@@ -26,9 +26,9 @@ func untilClosed[V any](t millrace.Table[window.Key[string], V]) millrace.Table[
 	return t.Suppress(millrace.UntilWindowCloses(millrace.Unbounded()), millrace.As("closed"))
 }
 
-// sessionsUntilClosed is untilClosed for sessions. The buffer has no log: it would show that the update of a session of one
-// moment has its old value, which is a deliberate difference.
-func sessionsUntilClosed[V any](t millrace.Table[window.Key[string], V]) millrace.Table[window.Key[string], V] {
+// unloggedUntilClosed is untilClosed for sessions and sliding windows. The buffer has no log: it would show which old values
+// come to it (that of a session of one moment, that of a sliding window), which is a deliberate difference.
+func unloggedUntilClosed[V any](t millrace.Table[window.Key[string], V]) millrace.Table[window.Key[string], V] {
 	return t.Suppress(millrace.UntilWindowCloses(millrace.Unbounded()), millrace.As("closed"), millrace.WithoutLog())
 }
 
@@ -99,10 +99,10 @@ func suppressBehind(r *registry) {
 	r.stores("suppress-sliding", func(b *millrace.Builder, on storage) {
 		w := millrace.From(b, texts("in")).GroupByKey().WindowBy(window.Sliding(10 * ms).Grace(5 * ms))
 		t, _ := millrace.CountWindows(w, on(millrace.StoreName("counts"))...)
-		untilClosed(t).ToStream().To(windowed("out", 10*ms, serde.Int64))
+		unloggedUntilClosed(t).ToStream().To(windowed("out", 10*ms, serde.Int64))
 	})
 	r.stores("suppress-sessions", func(b *millrace.Builder, on storage) {
-		sessionsUntilClosed(countedInSessions(b, on)).ToStream().To(sessions("out", serde.Int64))
+		unloggedUntilClosed(countedInSessions(b, on)).ToStream().To(sessions("out", serde.Int64))
 	})
 	r.stores("suppress-cogroup-tumbling", func(b *millrace.Builder, on storage) {
 		t, _ := lettersOfTwo(b).WindowBy(window.Tumbling(10*ms).Grace(5*ms)).
@@ -112,7 +112,7 @@ func suppressBehind(r *registry) {
 	r.stores("suppress-cogroup-sessions", func(b *millrace.Builder, on storage) {
 		t, _ := lettersOfTwo(b).SessionBy(window.Session(6*ms).Grace(5*ms)).
 			Aggregate(noText, func(_, x, y string) string { return x + "|" + y }, serde.String, on(millrace.StoreName("all"), millrace.Retain(time.Hour))...)
-		sessionsUntilClosed(t).ToStream().To(sessions("out", serde.String))
+		unloggedUntilClosed(t).ToStream().To(sessions("out", serde.String))
 	})
 	r.stores("suppress-cogroup", func(b *millrace.Builder, on storage) {
 		held(lettersOfTwo(b).Aggregate(noText, serde.String, on(millrace.StoreName("all"))...)).ToStream().To(texts("out"))
@@ -126,9 +126,6 @@ func suppressBehind(r *registry) {
 
 // suppressBefore is what reads a suppressed table.
 func suppressBefore(r *registry) {
-	r.stores("suppress-group", func(b *millrace.Builder, on storage) {
-		plusMinus(byFirstLetter(held(tableOf(b, "in", "rows", on))), on).ToStream().To(texts("out"))
-	})
 	r.stores("suppress-right-of-join", func(b *millrace.Builder, on storage) {
 		t := held(tableOf(b, "in", "rows", on))
 		other := tableOf(b, "s", "others", on)
@@ -137,11 +134,6 @@ func suppressBefore(r *registry) {
 		millrace.OuterJoinTables(t, other, func(x string, okX bool, y string, okY bool) string {
 			return orNull(x, okX) + "/" + orNull(y, okY)
 		}, on(millrace.NodeName("k"), millrace.StoreName("joined-too"), millrace.WithValue(serde.String))...).ToStream().To(texts("outer"))
-	})
-	r.stores("suppress-foreign-key", func(b *millrace.Builder, on storage) {
-		left := held(tableOf(b, "l", "left", on))
-		right := tableOf(b, "r", "right", on)
-		millrace.LeftJoinForeignKey(left, right, foreign, leftSlash, on(millrace.NodeName("fj"))...).ToStream().To(texts("out"))
 	})
 	r.stores("suppress-foreign-key-right", func(b *millrace.Builder, on storage) {
 		left := tableOf(b, "l", "left", on)
@@ -183,6 +175,6 @@ func suppressChains(r *registry) {
 		millrace.Count(again, on(millrace.StoreName("again"))...).ToStream().To(numbers("out"))
 	})
 	r.stores("session-suppress-regroup", func(b *millrace.Builder, on storage) {
-		regrouped(sessionsUntilClosed(countedInSessions(b, on)), on).ToStream().To(numbers("out"))
+		regrouped(unloggedUntilClosed(countedInSessions(b, on)), on).ToStream().To(numbers("out"))
 	})
 }

@@ -43,7 +43,7 @@ func suppressLimits(r *registry) {
 	held("suppress-limit-strict-continue", 12*ms, millrace.MaxRecords(2).FailWhenFull(), driven(milltest.OnProcessingError(millrace.LogAndContinue())))
 	r.add("suppress-limit-twice", func(b *millrace.Builder) {
 		rowsOf(b).Suppress(millrace.UntilTimeLimit(5*ms, millrace.Unbounded()), millrace.As("first")).
-			Suppress(millrace.UntilTimeLimit(10*ms, millrace.MaxRecords(2)), millrace.As("second")).
+			Suppress(millrace.UntilTimeLimit(10*ms, millrace.MaxRecords(2)), millrace.As("second"), millrace.WithoutLog()). // as unloggedUntilClosed
 			ToStream().To(texts("out"))
 	})
 }

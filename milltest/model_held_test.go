@@ -21,13 +21,17 @@ func (t *modelTable) suppress(closes bool, wait int64, most int) *modelTable {
 	out := t.s.newTable(nil) // nobody looks up its rows
 	out.windows, out.sessions = t.windows, t.sessions
 	t.changes = append(t.changes, func(key string, c modelChange) {
+		before := observed
 		observed = max(observed, c.tsMs)
 		if i := slices.IndexFunc(held, func(h modelHeld) bool { return h.key == key }); i >= 0 {
+			c.was = held[i].change.was // what was sent last
 			held[i].change = c
 		} else {
 			h := modelHeld{key: key, since: c.tsMs, change: c}
 			if closes {
-				_, _, h.since = spanOf(key)
+				if _, _, h.since = spanOf(key); h.since+wait > before {
+					h.change.was = nil // its first result, and the only one
+				}
 			}
 			held = append(held, h)
 		}

@@ -270,9 +270,12 @@ func (s *modelStream) sliding(step string, diff, grace int64, onClose bool, f mo
 				missed = true
 				continue
 			}
+			var was *string
 			if x == nil {
 				x = &modelSpan{key: r.key, start: start, end: start + diff}
 				w.spans = append(w.spans, x)
+			} else {
+				was = ptr(x.value)
 			}
 			if start <= t {
 				accepted = true
@@ -283,9 +286,7 @@ func (s *modelStream) sliding(step string, diff, grace int64, onClose bool, f mo
 					x.records = append(x.records, other)
 				}
 			}
-			var was *string
 			if start <= t {
-				was = ptr(f.of(x.records)) // a new window starts from what others have of it, or the initial aggregate
 				x.records = append(x.records, r)
 			}
 			x.value = f.of(x.records)

@@ -132,7 +132,6 @@ func slidingStep(w *world, r *rand.Rand, name string) {
 	t, late := millrace.AggregateWindows(grouped, f.start, f.dsl, serde.String, opts...)
 	m := in.m.sliding(name, diff, grace, onClose, f)
 	w.windowResult(name, t, millrace.MapValues(late, lateRecordOf), m, grace)
-	w.windows[len(w.windows)-1].asJava = true
 }
 
 func lateJoinOf(l window.LateJoin[string, string]) string {

@@ -104,7 +104,7 @@ func groupTableStep(w *world, r *rand.Rand, name string) {
 	topic := "test-" + name + "-repartition"
 	opts := on(r, name)
 	if n := len(w.windows); n > 0 && r.IntN(2) == 0 {
-		if i := latest(r, n); !w.windows[i].final && !w.windows[i].asJava && !w.settled {
+		if i := latest(r, n); !w.settled {
 			in := w.windows[i]
 			w.say(name, "GroupTableBy of windows %d", i)
 			g := millrace.GroupTableBy(in.t, func(k window.Key[string], v string) (string, string) { return group(keyText(k), v) }, textKey, textValue)
@@ -153,7 +153,7 @@ func suppressStep(w *world, r *rand.Rand, name string) {
 	in := w.tables[i]
 	w.say(name, "Suppress table %d until %d have passed, at most %d", i, wait, most)
 	t := in.t.Suppress(millrace.UntilTimeLimit(millis(wait), buffer), opts...)
-	w.outTable(name, tablePlace{t: t, m: in.m.suppress(false, wait+w.flaw, most), hidden: true})
+	w.outTable(name, tablePlace{t: t, m: in.m.suppress(false, wait+w.flaw, most), hidden: true, initial: in.initial, joined: in.joined})
 }
 
 func toTableStep(w *world, r *rand.Rand, name string) {

@@ -144,9 +144,6 @@ type windowPlace struct {
 	m      *modelTable
 	waitMs int64 // from the end of a window until its result is final
 	final  bool  // it sends final results alone
-	// asJava says that the old values that it sends are those of Kafka Streams, which for a sliding window that one record
-	// changes twice are those before both changes: sums of them do not add up.
-	asJava bool
 }
 
 func declare(p plan, kinds []stepKind, settled bool) *world {

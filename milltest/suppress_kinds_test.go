@@ -91,3 +91,29 @@ func cogroupIn(b *millrace.Builder) millrace.Cogrouped[string, string] {
 	return millrace.AndCogroup(millrace.Cogroup(g.a, func(_, v, agg string) string { return agg + "a" + v }), g.c,
 		func(_, v, agg string) string { return agg + "b" + v })
 }
+
+// Of two windowed tables that are joined, one may lag behind: its window gets a second result after the final one, and a group
+// takes the first one out. A final result that is the first takes nothing out, not even the initial aggregate.
+func TestSuppress_groupOfFinalResults(t *testing.T) {
+	b := millrace.NewBuilder()
+	counts := func(topic string) millrace.Table[window.Key[string], int64] {
+		in := millrace.From(b, millrace.NewTopic(topic, serde.String, serde.String)).GroupByKey()
+		t, _ := millrace.AggregateWindows(in.WindowBy(window.Tumbling(10*ms)), func() int64 { return 100 },
+			func(_, _ string, n int64) int64 { return n + 1 }, serde.Int64, millrace.As("counts-"+topic))
+		return t
+	}
+	both := millrace.OuterJoinTables(counts("l"), counts("r"), func(l int64, _ bool, r int64, _ bool) int64 { return l + r },
+		millrace.As("both"), millrace.WithValue(serde.Int64)).Suppress(millrace.UntilWindowCloses(millrace.Unbounded()), millrace.As("final"))
+	g := millrace.GroupTableBy(both, func(k window.Key[string], n int64) (string, int64) { return k.Key, n },
+		millrace.WithKey(serde.String), millrace.WithValue(serde.Int64))
+	sums := millrace.SumTable(g, func(n int64) int64 { return n }, serde.Int64, millrace.As("sums"))
+	out := millrace.NewTopic("out", serde.String, serde.Int64)
+	sums.ToStream().To(out)
+	d := milltest.New(t, build(t, b), milltest.CacheBytes(0))
+	steps{
+		{"l", "a=x@1", ""},
+		{"l", "a=x@2", ""},
+		{"r", "b=x@100", "a=102@2"},
+		{"l", "a=x@3", "a=103@3"},
+	}.run(t, d, reader(d, out))
+}

@@ -394,18 +394,6 @@ func (s *slidingAggregate[K, V, A]) update(r *processor.Record[K, V], k window.K
 	if c.New, c.HasNew, err = s.fold(r, agg, base != none); err != nil {
 		return c, err
 	}
-	if s.sendOld && !s.cached {
-		// As in Kafka Streams, what stands before a new window is the aggregate that it starts from.
-		if base != none {
-			c.HasOld = true
-			c.Old, err = s.value(base)
-		} else {
-			c.Old, c.HasOld, err = initial(&s.folder)
-		}
-		if err != nil {
-			return c, err
-		}
-	}
 	return c, s.write(r, k, &c, tsMs)
 }
 
@@ -430,6 +418,13 @@ func (s *slidingAggregate[K, V, A]) makeRight(r *processor.Record[K, V], agg A, 
 // write puts a window, and tells those who must know of a new one.
 func (s *slidingAggregate[K, V, A]) write(r *processor.Record[K, V], k window.Key[K], c *Change[A], tsMs int64) error {
 	key := s.at(k.Window.StartMs)
+	if s.sendOld && !s.cached && s.closing == nil {
+		// What was sent last, a moment ago perhaps: the record's own window may be the one behind the record before it.
+		var err error
+		if c.Old, _, c.HasOld, err = s.store.cache.Get(key); err != nil {
+			return s.env.fault(s.store.name, err)
+		}
+	}
 	if s.waiting != nil {
 		s.waiting.add(key[:s.prefix], k.Window.StartMs)
 	}
@@ -449,16 +444,6 @@ func (s *slidingAggregate[K, V, A]) advance(toMs int64) error {
 		return nil
 	}
 	return s.closing.emit(s.observedMs-s.graceMs, nil)
-}
-
-// initial is the aggregate before the first update, as Kafka Streams reports it.
-func initial[K, V, A any](f *folder[K, V, A]) (v A, ok bool, err error) {
-	if f.init == nil {
-		return v, false, nil
-	}
-	defer recovered(&err)
-	v = f.init()
-	return v, f.there(&v), nil
 }
 
 // slidingCloser emits the results of sliding windows that have closed: those whose end is before the close time.

@@ -27,7 +27,8 @@ type SuppressSpec[K, V any] struct {
 
 // NewSuppress holds the updates of a table back and sends only the last one of each key, once it has waited long enough as
 // the timestamps go that have reached this step, or once the buffer is full. What is sent carries the timestamp, headers
-// and origin of the update, not those of the record that released it.
+// and origin of the update, not those of the record that released it. The old value is the one before the first update that
+// was held back: the one that was sent last.
 //
 // In Kafka Streams: KTableSuppressProcessorSupplier.
 func NewSuppress[K, V any](spec SuppressSpec[K, V]) Factory {
@@ -56,6 +57,8 @@ type suppress[K, V any] struct {
 	buffer     *timeBuffer
 	next       Sink[K, Change[V]]
 	observedMs int64
+	// wasMs is the observed time before the record in process; codec.NoTime where time alone has passed.
+	wasMs int64
 
 	due, over func() bool
 	sending   func(key []byte, row *codec.Buffered) error
@@ -65,7 +68,7 @@ type suppress[K, V any] struct {
 }
 
 func (s *suppress[K, V]) Process(r *processor.Record[K, Change[V]]) error {
-	s.observedMs = max(s.observedMs, r.TimestampMs)
+	s.wasMs, s.observedMs = s.observedMs, max(s.observedMs, r.TimestampMs)
 	for attempt := 1; ; attempt++ {
 		err := s.hold(r)
 		if err == nil {
@@ -143,7 +146,7 @@ func (s *suppress[K, V]) full(r *processor.Record[K, Change[V]]) error {
 
 // advance sends what has become due because time has passed without a record.
 func (s *suppress[K, V]) advance(toMs int64) error {
-	s.observedMs = max(s.observedMs, toMs)
+	s.wasMs, s.observedMs = codec.NoTime, max(s.observedMs, toMs)
 	return s.buffer.evict(s.due, s.sending)
 }
 
@@ -176,10 +179,17 @@ func (s *suppress[K, V]) decode(key []byte, row *codec.Buffered) (err error) {
 	if v.New, v.HasNew, err = s.value(row.New); err != nil {
 		return err
 	}
-	if s.spec.Table.SendOld {
-		v.Old, v.HasOld, err = s.value(row.Old)
+	if s.spec.Table.SendOld && s.hasSent(row) {
+		v.Old, v.HasOld, err = s.value(row.Prior)
 	}
 	return err
+}
+
+// hasSent tells whether the value before a row has been sent. With StartMs a row is sent once, when its time has come, and
+// what was before it (a first update has the initial aggregate there) has not; but one whose time had come when it began to
+// wait may be an update of what has left.
+func (s *suppress[K, V]) hasSent(row *codec.Buffered) bool {
+	return s.spec.StartMs == nil || row.TimeMs <= s.wasMs-s.spec.WaitMs
 }
 
 func (s *suppress[K, V]) value(b []byte) (v V, ok bool, err error) {

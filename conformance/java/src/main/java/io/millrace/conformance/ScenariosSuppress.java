@@ -69,9 +69,10 @@ final class ScenariosSuppress implements Scenarios {
             table(b).suppress(Suppressed.<String>untilTimeLimit(ms(12), BufferConfig.maxRecords(2).shutDownWhenFull()).withName("held"))
                 .toStream().to("out"),
             Map.of("processing.exception.handler", "org.apache.kafka.streams.errors.LogAndContinueProcessingExceptionHandler"));
+        // The second buffer has no log: it would show the old values that come to it, which are a deliberate difference.
         r.add("suppress-limit-twice", rows(200), b ->
             table(b).suppress(Suppressed.<String>untilTimeLimit(ms(5), BufferConfig.unbounded()).withName("first"))
-                .suppress(Suppressed.<String>untilTimeLimit(ms(10), BufferConfig.maxRecords(2)).withName("second"))
+                .suppress(Suppressed.<String>untilTimeLimit(ms(10), BufferConfig.maxRecords(2).withLoggingDisabled()).withName("second"))
                 .toStream().to("out"));
     }
 
@@ -133,7 +134,10 @@ final class ScenariosSuppress implements Scenarios {
             b.<String, String>stream("s").leftJoin(held, (x, y) -> x + "/" + y, Joined.as("with-held")).to("joined");
             b.<String, String>stream("s2").join(held.filter((k, v) -> !v.startsWith("q")), (x, y) -> x + "/" + y, Joined.as("with-filtered")).to("joined");
         });
-        r.add("suppress-table-join", rows(200).topic("other", t -> t.keys("a", "b", "c", "d", "ab")), b -> {
+        // The other rows are always there: where they are not, a deletion of a row that was never sent is a deliberate difference.
+        r.add("suppress-table-join", rows(200).first("other", "a", "p", 0).first("other", "b", "q", 0).first("other", "c", "r", 0)
+            .first("other", "d", "p", 0).first("other", "ab", "q", 0)
+            .topic("other", t -> t.keys("a", "b", "c", "d", "ab").nullValues(0)), b -> {
             KTable<String, String> held = table(b).suppress(Suppressed.<String>untilTimeLimit(ms(12), BufferConfig.unbounded()).withName("held"));
             KTable<String, String> other = b.table("other", Materialized.as("others"));
             held.join(other, (x, y) -> x + "/" + y).toStream().to("inner");

@@ -59,10 +59,10 @@ final class ScenariosSuppressPairs implements Scenarios {
     }
 
     /**
-     * The buffer has no log: it would show that Java sends the update of a session of one moment without its old value, which
-     * is a deliberate difference.
+     * The buffer has no log: it would show that Java sends the update of a session of one moment without its old value, and
+     * that of a sliding window with another one, which are deliberate differences.
      */
-    private static <V> KTable<Windowed<String>, V> closedSessions(KTable<Windowed<String>, V> t) {
+    private static <V> KTable<Windowed<String>, V> closedWithoutLog(KTable<Windowed<String>, V> t) {
         return t.suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded().withLoggingDisabled()).withName("closed"));
     }
 
@@ -99,7 +99,8 @@ final class ScenariosSuppressPairs implements Scenarios {
     }
 
     private static Inputs rowsAndOthers() {
-        return Inputs.of(260).topic("in", t -> t.keys("a", "b", "c", "ab").nullValues(0.15).weight(2)).topic("s").last("in", "a", "end", 100).last("in", "z", "end", 200);
+        return Inputs.of(260).first("s", "a", "p", 0).first("s", "b", "q", 0).first("s", "c", "r", 0).first("s", "ab", "s", 0)
+            .topic("in", t -> t.keys("a", "b", "c", "ab").nullValues(0.15).weight(2)).topic("s", t -> t.nullValues(0)).last("in", "a", "end", 100).last("in", "z", "end", 200);
     }
 
     @Override
@@ -133,16 +134,16 @@ final class ScenariosSuppressPairs implements Scenarios {
 
     private void behind(Registry r) {
         r.stores("suppress-sliding", one(), b ->
-            closed(grouped(b, "in").windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(ms(10), ms(5))).count(windows("counts", Serdes.Long())))
+            closedWithoutLog(grouped(b, "in").windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(ms(10), ms(5))).count(windows("counts", Serdes.Long())))
                 .toStream().to("out", Produced.with(ScenariosTimeWindows.windows(10), Serdes.Long())));
         r.stores("suppress-sessions", one(), b ->
-            closedSessions(grouped(b, "in").windowedBy(SessionWindows.ofInactivityGapAndGrace(ms(6), ms(5))).count(sessions("counts", Serdes.Long())))
+            closedWithoutLog(grouped(b, "in").windowedBy(SessionWindows.ofInactivityGapAndGrace(ms(6), ms(5))).count(sessions("counts", Serdes.Long())))
                 .toStream().to("out", Produced.with(WindowedSerdes.sessionWindowedSerdeFrom(String.class), Serdes.Long())));
         r.stores("suppress-cogroup-tumbling", xy(), b ->
             closed(two(b).windowedBy(TimeWindows.ofSizeAndGrace(ms(10), ms(5))).aggregate(() -> "", windows("all", Serdes.String()).withRetention(Duration.ofHours(1))))
                 .toStream().to("out", Produced.with(ScenariosTimeWindows.windows(10), Serdes.String())));
         r.stores("suppress-cogroup-sessions", xy(), b ->
-            closedSessions(two(b).windowedBy(SessionWindows.ofInactivityGapAndGrace(ms(6), ms(5))).aggregate(() -> "", (k, x, y) -> x + "|" + y, sessions("all", Serdes.String())))
+            closedWithoutLog(two(b).windowedBy(SessionWindows.ofInactivityGapAndGrace(ms(6), ms(5))).aggregate(() -> "", (k, x, y) -> x + "|" + y, sessions("all", Serdes.String())))
                 .toStream().to("out", Produced.with(WindowedSerdes.sessionWindowedSerdeFrom(String.class), Serdes.String())));
         r.stores("suppress-cogroup", xy(), b ->
             held(two(b).aggregate(() -> "", kv("all", Serdes.String()))).toStream().to("out"));
@@ -155,24 +156,36 @@ final class ScenariosSuppressPairs implements Scenarios {
     }
 
     private void before(Registry r) {
-        r.stores("suppress-group", rows(), b ->
+        // What is grouped, or refers to another table, is a deliberate difference: see the models of the twins.
+        r.stores("suppress-group", rows().headers(0), b ->
             held(b.table("in", kv("rows", Serdes.String())))
                 .groupBy((k, v) -> KeyValue.pair(v.substring(0, 1), v), Grouped.as("g"))
                 .aggregate(() -> "", (k, v, a) -> a + "+" + v, (k, v, a) -> a + "-" + v, kv("all", Serdes.String()))
                 .toStream().to("out"));
+        // The other rows are always there: where they are not, a deletion of a row that was never sent is a deliberate difference.
         r.stores("suppress-right-of-join", rowsAndOthers(), b -> {
             KTable<String, String> held = held(b.table("in", kv("rows", Serdes.String())));
             KTable<String, String> other = b.table("s", kv("others", Serdes.String()));
             other.leftJoin(held, (x, y) -> x + "/" + y, Named.as("j"), kv("joined", Serdes.String())).toStream().to("left");
             held.outerJoin(other, (x, y) -> x + "/" + y, Named.as("k"), kv("joined-too", Serdes.String())).toStream().to("outer");
         });
-        r.stores("suppress-foreign-key", Inputs.of(300)
+        r.stores("suppress-foreign-key", Inputs.of(300).headers(0)
             .topic("l", t -> t.keys("p1", "p2", "p3").values(ScenariosForeignKey::reference).nullValues(0.15).weight(2))
             .topic("r", t -> t.keys("d1", "d2", "d3", "", "dd1").nullValues(0.2)).last("l", "p1", "d1:x", 100).last("r", "d1", "end", 100), b -> {
             KTable<String, String> left = held(b.table("l", kv("left", Serdes.String())));
             KTable<String, String> right = b.table("r", kv("right", Serdes.String()));
             left.leftJoin(right, ScenariosForeignKey::foreign, (x, y) -> x + "/" + y, TableJoined.as("fj")).toStream().to("out");
         });
+        r.stores("suppress-windows-group", Inputs.of(250).topic("in", t -> t.nullValues(0)).headers(0).last("in", "z", "end", 200), b ->
+            closed(grouped(b, "in").windowedBy(TimeWindows.ofSizeAndGrace(ms(10), ms(5))).count(windows("counts", Serdes.Long())))
+                .groupBy((k, n) -> KeyValue.pair(k.key(), n), Grouped.<String, Long>as("g").withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()))
+                .aggregate(() -> 0L, (k, n, sum) -> sum + n, (k, n, sum) -> sum - n, kv("sums", Serdes.Long()))
+                .toStream().to("out", Produced.with(Serdes.String(), Serdes.Long())));
+        r.stores("sliding-group", Inputs.of(200).topic("in", t -> t.keys("a", "b")).start(1000).disorder(0.4, 25).headers(0), b ->
+            grouped(b, "in").windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(ms(10), ms(1000))).count(windows("counts", Serdes.Long()))
+                .groupBy((k, n) -> KeyValue.pair(k.key(), n), Grouped.<String, Long>as("g").withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()))
+                .aggregate(() -> 0L, (k, n, sum) -> sum + n, (k, n, sum) -> sum - n, kv("sums", Serdes.Long()))
+                .toStream().to("out", Produced.with(Serdes.String(), Serdes.Long())));
         r.stores("suppress-foreign-key-right", Inputs.of(300)
             .topic("l", t -> t.keys("p1", "p2", "p3").values(ScenariosForeignKey::reference).nullValues(0.15).weight(2))
             .topic("r", t -> t.keys("d1", "d2", "d3", "", "dd1").nullValues(0.2)).last("l", "p1", "d1:x", 100).last("r", "d1", "end", 100), b -> {
@@ -220,7 +233,7 @@ final class ScenariosSuppressPairs implements Scenarios {
                 .count(kv("again", Serdes.Long()))
                 .toStream().to("out", Produced.with(Serdes.String(), Serdes.Long())));
         r.stores("session-suppress-regroup", one(), b ->
-            regrouped(closedSessions(grouped(b, "in").windowedBy(SessionWindows.ofInactivityGapAndGrace(ms(6), ms(5))).count(sessions("counts", Serdes.Long()))))
+            regrouped(closedWithoutLog(grouped(b, "in").windowedBy(SessionWindows.ofInactivityGapAndGrace(ms(6), ms(5))).count(sessions("counts", Serdes.Long()))))
                 .toStream().to("out", Produced.with(Serdes.String(), Serdes.Long())));
     }
 }
