@@ -189,6 +189,8 @@ func (b *Builder) begin(verb string, opts []StepOption, allowed ...string) *step
 		}
 	}
 	s.needs(!s.nilFunc)
+	s.contradictions(func(what string) { s.errorf("%s: %s", verb, what) })
+	s.dropMissingStores()
 	for _, name := range s.set {
 		if !slices.Contains(allowed, name) {
 			s.errorf("%s has no use for the option %s", verb, name)
@@ -216,6 +218,8 @@ var (
 	storeOptions  = []string{optAs, optNode, optStore, optRepartition, optAuto, optMemory, optLogConfig, optNoLog, optNoCache, optKey, optValue, optHeaders}
 	windowOptions = append([]string{optRetain, optEmitOnClose}, storeOptions...)
 	tableOptions  = []string{optAs, optNode, optStore, optAuto, optMemory, optLogConfig, optNoLog, optNoCache, optKey, optValue, optVersioned, optHeaders}
+	// tableSourceOptions are those of a table that is read from a topic, which has the serdes.
+	tableSourceOptions = append([]string{optStore, optAuto, optMemory, optLogConfig, optNoLog, optNoCache, optVersioned, optHeaders}, sourceOptions...)
 	// keyedOptions are those of an aggregation by key.
 	keyedOptions = append([]string{optVersioned}, storeOptions...)
 	joinOptions  = []string{optAs, optNode, optRepartition, optAuto, optKey, optValue}
@@ -400,7 +404,7 @@ func repartition[K, V any](s *step, in Stream[K, V], prefix string, key serde.Se
 		return Stream[K, V]{b: in.b, node: in.parent(), sources: in.sources, key: key, value: value}
 	}
 	s.checkSerde("repartition topic "+topic, key, value)
-	s.b.t.InternalTopic(topology.RepartitionTopic{Name: topic, Partitions: s.partitions, Auto: auto, Mergeable: !s.ownTopic, Pos: s.pos})
+	s.b.t.InternalTopic(topology.RepartitionTopic{Name: topic, Partitions: int32(s.partitions), Auto: auto, Mergeable: !s.ownTopic, Pos: s.pos})
 	keep := new(bool)
 	s.b.nullFilters[topic] = keep
 	s.b.t.AddProcessor(topology.Processor{Name: filter, Parents: []string{in.parent()}, Op: op.NewDropNullKeys[K, V](keep), Pos: s.pos})

@@ -82,12 +82,19 @@ func infallible[K, V, A any](add func(K, V, A) A) func(K, V, A) (A, error) {
 }
 
 func newCogroup[K, V, A any](verb string, c Cogrouped[K, A], g Grouped[K, V], add func(K, V, A) (A, error)) Cogrouped[K, A] {
-	s := g.g.in.b.begin(verb, nil)
-	s.needs(add != nil)
-	out := &cogrouped[K, A]{b: s.b}
+	b := g.g.in.b
 	if c.c != nil {
-		if c.c.b != s.b {
-			s.errorf("%s: the streams come from different builders", verb)
+		b = c.c.b
+	}
+	s := b.begin(verb, nil)
+	s.needs(add != nil)
+	out := &cogrouped[K, A]{b: b}
+	if c.c != nil {
+		if other := g.g.in.b; other != b {
+			// Neither may be built: whichever it is, a part is missing.
+			for _, t := range []*topology.Builder{b.t, other.t} {
+				t.Errorf(s.pos, "%s: the streams come from different builders", verb)
+			}
 			return c
 		}
 		out.inputs = append(out.inputs, c.c.inputs...)

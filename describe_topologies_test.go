@@ -265,7 +265,7 @@ var describedTopologies = map[string]func(*millrace.Builder){
 		to(leftJoinedWith(from(b, "s"), t, millrace.As("jj")), "out")
 	},
 	"stream-table-with-serdes": func(b *millrace.Builder) {
-		t := tableOf(b, "t", auto, textKey)
+		t := tableOf(b, "t", auto)
 		to(joinedWith(from(b, "s"), t), "out")
 	},
 	"select-key-join": func(b *millrace.Builder) {

@@ -52,7 +52,7 @@ func AddGlobalStore[K, V, KS, VS any, P processor.Processor[K, V, struct{}, stru
 		return
 	}
 	s.checkSerde("topic "+t.Name(), t.key, t.value)
-	s.checkSerde("store "+d.name, d.key, d.value)
+	d.check(s)
 	d.global = true
 	b.t.AddGlobal(topology.GlobalStore{
 		Store: topology.Store{Name: d.name, Kind: topology.KeyValue, Pos: s.pos, Def: d, Op: &op.GlobalProcessFactory[K, V, KS, VS]{

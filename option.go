@@ -1,6 +1,8 @@
 package millrace
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -39,7 +41,7 @@ type stepOptions struct {
 	key        any // a serde.Serde of the step's key type
 	value      any // a serde.Serde of the step's value type
 	otherValue any // a serde.Serde of the value type of a join's other side
-	partitions int32
+	partitions int
 	reset      reset
 	resetBack  time.Duration
 	idle       time.Duration
@@ -63,12 +65,22 @@ func given(opts []StepOption, all ...bool) []StepOption {
 	return append(slices.Clone(opts), stepOption(func(o *stepOptions) { o.nilFunc = true }))
 }
 
-// collected takes the options of a definition together.
-func collected(opts []StepOption) (o stepOptions) {
-	for _, opt := range opts {
-		opt.applyStep(&o)
+// contradictions reports options that cannot be meant as they stand.
+func (o *stepOptions) contradictions(report func(what string)) {
+	if o.noLog && slices.Contains(o.set, optLogConfig) {
+		report("LogConfig has no use beside WithoutLog: without a log there is no topic to set up")
 	}
-	return o
+	if slices.Contains(o.set, optRetain) {
+		switch {
+		case o.retention <= 0:
+			report(fmt.Sprintf("Retain is given %s; what is kept for no time could not be used", o.retention))
+		case o.retention%time.Millisecond != 0:
+			report(fmt.Sprintf("Retain takes whole milliseconds, not %s: timestamps have no finer parts", o.retention))
+		}
+	}
+	if slices.Contains(o.set, optPartitions) && (o.partitions < 1 || o.partitions > math.MaxInt32) {
+		report(fmt.Sprintf("Partitions is given %d; a topic has at least one, and at most %d", o.partitions, math.MaxInt32))
+	}
 }
 
 func (o *stepOptions) given(name string) { o.set = append(o.set, name) }
@@ -115,8 +127,9 @@ func InMemory() StepOption {
 	return stepOption(func(o *stepOptions) { o.inMemory = true; o.given("InMemory") })
 }
 
-// Retain sets how long a windowed step's store keeps its windows, from their start. It must be at least the window's size
-// plus grace, which is the default.
+// Retain sets how long a windowed step's store keeps what it has: windows from their start, sessions from their end, the
+// records of a join from their timestamp. It is at least what the step needs, which is the default: size plus grace of a
+// window, twice the difference plus grace of sliding ones, gap plus grace of sessions, before plus after plus grace of a join.
 //
 // In Kafka Streams: Materialized.withRetention.
 func Retain(d time.Duration) StepOption {
@@ -183,7 +196,7 @@ func WithOtherValue[V any](s serde.Serde[V]) StepOption {
 //
 // In Kafka Streams: Repartitioned.withNumberOfPartitions.
 func Partitions(n int) StepOption {
-	return stepOption(func(o *stepOptions) { o.partitions = int32(n); o.given("Partitions") })
+	return stepOption(func(o *stepOptions) { o.partitions = n; o.given("Partitions") })
 }
 
 type reset uint8
@@ -236,7 +249,7 @@ type Extractor[K, V any] func(r processor.Record[K, V], m processor.Metadata, pa
 //
 // In Kafka Streams: Consumed.withTimestampExtractor.
 func Timestamps[K, V any](e Extractor[K, V]) StepOption {
-	return stepOption(func(o *stepOptions) { o.extract = e; o.given("Timestamps") })
+	return stepOption(func(o *stepOptions) { o.extract = e; o.nilFunc = o.nilFunc || e == nil; o.given("Timestamps") })
 }
 
 // IdleTimeout makes a source count as idle once it has been without records, and level with the end of its partition, for d.
@@ -262,11 +275,4 @@ func IdleTimeout(d time.Duration) StepOption {
 // In Kafka Streams: Joined.withGracePeriod.
 func JoinGrace(d time.Duration) StepOption {
 	return stepOption(func(o *stepOptions) { o.joinGrace = d; o.given("JoinGrace") })
-}
-
-// WithStores connects stores to a user-written step.
-//
-// In Kafka Streams: the store names of KStream#process, and ConnectedStoreProvider.
-func WithStores(stores ...storeDefinition) StepOption {
-	return stepOption(func(o *stepOptions) { o.stores = append(o.stores, stores...); o.given("WithStores") })
 }

@@ -1,6 +1,8 @@
 package millrace
 
 import (
+	"slices"
+
 	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/topology"
 )
@@ -15,7 +17,7 @@ import (
 //
 // Options: As or NodeName, which name the step that fills the store (the store's name and -updates otherwise) and, with
 // -source behind it, its source; Timestamps, IdleTimeout, StartEarliest and its kin. Of the store's own options InMemory
-// has a use.
+// and KeepHeaders have a use.
 //
 // In Kafka Streams: Topology#addReadOnlyStateStore, with a processor that puts each record.
 func AddReadOnlyStore[K, V any](b *Builder, t Topic[K, V], d *KeyValueStore[K, V], opts ...StepOption) {
@@ -35,6 +37,9 @@ func AddReadOnlyStore[K, V any](b *Builder, t Topic[K, V], d *KeyValueStore[K, V
 	case t.key == nil || t.value == nil:
 		s.errorf("AddReadOnlyStore: topic %s has no serde for its key or value", t.Name())
 		return
+	case d.opts.noLog || slices.Contains(d.opts.set, optLogConfig):
+		s.errorf("AddReadOnlyStore: the store %s has no changelog topic of its own: leave out LogConfig and WithoutLog", d.name)
+		return
 	}
 	s.checkSerde("topic "+t.Name(), t.key, t.value)
 	if old, ok := b.t.FindSource(t.names, t.pattern); ok {
@@ -44,11 +49,13 @@ func AddReadOnlyStore[K, V any](b *Builder, t Topic[K, V], d *KeyValueStore[K, V
 	source := node + "-source"
 	src := topology.Source{Name: source, Topics: t.names, Pos: s.pos, Op: newSource(s, t)}
 	s.setReset(&src)
+	s.setIdle(&src)
 	b.sources[source] = declaredSource{verb: "AddReadOnlyStore"}
 	b.t.AddSource(src)
 	b.t.AddProcessor(topology.Processor{Name: node, Parents: []string{source}, Op: op.NewStoreFeed[K, V](d.name), Pos: s.pos})
 	// The topic has the bytes of the store: its serdes are the topic's.
 	d.key, d.value, d.sourceTopic = t.key, t.value, t.names[0]
+	d.check(s)
 	st := d.declare()
 	st.Pos = s.pos
 	b.t.AddStore(st, node)

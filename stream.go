@@ -220,6 +220,9 @@ func (s Stream[K, V]) TryForEach(f func(ctx context.Context, k K, v V) error, op
 // In Kafka Streams: KStream#print.
 func (s Stream[K, V]) Print(w io.Writer, label string, opts ...StepOption) {
 	st := s.b.begin("Print", opts, nodeOptions...)
+	if w == nil {
+		st.errorf("Print is given no writer")
+	}
 	var mu sync.Mutex // tasks print side by side
 	then(st, s, "KSTREAM-PRINTER-", op.NewPeek(func(r *processor.Record[K, V]) error {
 		mu.Lock()

@@ -52,7 +52,7 @@ type table[K, V any] struct {
 //
 // In Kafka Streams: StreamsBuilder#table.
 func TableFrom[K, V any](b *Builder, t Topic[K, V], opts ...StepOption) Table[K, V] {
-	s := b.begin("TableFrom", opts, append(append([]string(nil), tableOptions...), sourceOptions...)...)
+	s := b.begin("TableFrom", opts, tableSourceOptions...)
 	storeName, named := s.store, true
 	if storeName == "" {
 		storeName = s.as

@@ -102,7 +102,7 @@ func aggregateTable[K, V, A any](g *groupedTable[K, V], verb, prefix string, val
 // repartition puts the repartition topic behind the step that selects the groups. There are no null keys to drop.
 func (g *groupedTable[K, V]) repartition(s *step, topic string, auto bool, sink, source string) {
 	change := op.ChangeSerde[V]{Value: g.value}
-	s.b.t.InternalTopic(topology.RepartitionTopic{Name: topic, Partitions: s.partitions, Auto: auto, Pos: s.pos})
+	s.b.t.InternalTopic(topology.RepartitionTopic{Name: topic, Partitions: int32(s.partitions), Auto: auto, Pos: s.pos})
 	s.b.t.AddSink(topology.Sink{Name: sink, Topic: topic, Parents: []string{g.node}, Pos: s.pos,
 		Op: op.NewSink(op.SinkSpec[K, op.Change[V]]{Topic: topic, Internal: true, WholeKey: true, Key: g.key, Value: change})})
 	s.b.t.AddSource(topology.Source{Name: source, Topics: []string{topic}, Pos: s.pos,

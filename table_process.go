@@ -37,6 +37,9 @@ func ProcessTableValues[K, V, V2 any, P processor.TableProcessor[K, V, V2]](t Ta
 	out.derivedFrom(t.t.lineage(), t.t.needBefore, t.t.sendOld)
 	if store != "" {
 		addTableStore(s, name, store, false, keySerde(s, t.t.key), value, spec)
+		out.versions, out.history = s.versioned, s.history
+	} else if s.versioned {
+		s.needsVersionedName()
 	} else if s.keepHeaders {
 		s.needsHeaderName()
 	}

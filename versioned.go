@@ -6,9 +6,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/topology"
-	"github.com/millrace-io/millrace/processor"
 	"github.com/millrace-io/millrace/serde"
-	"github.com/millrace-io/millrace/store"
 )
 
 // Versioned makes a table remember what it was: its store keeps several versions of each row, each from its record's
@@ -47,10 +45,10 @@ func addVersionedStore[K, V any](s *step, node, name string, auto bool, key serd
 	}, node)
 }
 
-// checkHistory refuses a history that cannot be.
+// checkHistory refuses a history that cannot be. A negative one is refused with the store itself.
 func (s *step) checkHistory(store string) {
-	if s.history < 0 {
-		s.errorf("%s: the history of the versioned store %s is %v; it must not be negative", s.verb, store, s.history)
+	if s.history%time.Millisecond != 0 {
+		s.errorf("%s: the history of the versioned store %s takes whole milliseconds, not %s: timestamps have no finer parts", s.verb, store, s.history)
 	}
 }
 
@@ -62,49 +60,3 @@ func (s *step) needsVersionedName() {
 // versioned tells whether a table's updates carry the time of what they say: it has a versioned store, or is derived from
 // such a table without a store of its own.
 func (t *table[K, V]) versioned() bool { return t.versions }
-
-// VersionedStore defines a store of several versions of a value for each key, for user-written steps. The same definition
-// may be connected to several steps, which then share the store of their task.
-//
-// In Kafka Streams: Stores.versionedKeyValueStoreBuilder.
-type VersionedStore[K, V any] struct {
-	name    string
-	history time.Duration
-	key     serde.Serde[K]
-	value   serde.Serde[V]
-	opts    stepOptions
-}
-
-// NewVersionedStore defines a versioned store. A version may be put, and is found, up to history behind the highest
-// timestamp that was put; the latest version of a key stays for ever. See Versioned for the rules. It is logged in the
-// changelog topic <application.id>-<name>-changelog.
-//
-// Options: InMemory, LogConfig, WithoutLog.
-//
-// In Kafka Streams: Stores.persistentVersionedKeyValueStore.
-func NewVersionedStore[K, V any](name string, history time.Duration, key serde.Serde[K], value serde.Serde[V], opts ...StepOption) *VersionedStore[K, V] {
-	return &VersionedStore[K, V]{name: name, history: history, key: key, value: value, opts: collected(opts)}
-}
-
-// From takes the store from the context of a step that it is connected to.
-func (d *VersionedStore[K, V]) From(ctx processor.StoreContext) (store.Versioned[K, V], error) {
-	return storeFrom[store.Versioned[K, V]](ctx, d.name)
-}
-
-func (d *VersionedStore[K, V]) storeName() string { return d.name }
-
-// refuses tells what is wrong with the definition.
-func (d *VersionedStore[K, V]) refuses() string {
-	if d.opts.keepHeaders {
-		return noVersionedHeaders
-	}
-	return ""
-}
-
-func (d *VersionedStore[K, V]) declare() topology.Store {
-	return topology.Store{
-		Name: d.name, Kind: topology.Versioned, Persistent: !d.opts.inMemory, Logged: !d.opts.noLog,
-		TopicConfigs: maps.Clone(d.opts.topicConfig), Def: d, HistoryMs: d.history.Milliseconds(),
-		Op: &op.VersionedFactory[K, V]{Spec: op.StoreSpec{Name: d.name, Logged: !d.opts.noLog}, Key: d.key, Value: d.value},
-	}
-}

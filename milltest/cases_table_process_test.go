@@ -104,3 +104,29 @@ func TestTableJoin_ofWindows(t *testing.T) {
 		{"in", "k=a@11", "k[10,20)=2/1@15"},
 	}.run(t, d, reader(d, out))
 }
+
+// With versions the table is joined as of the time of a record, and an update out of order changes the past alone.
+func TestProcessTableValues_versioned(t *testing.T) {
+	everywhere(t, func(t *testing.T, opts []millrace.StepOption, driver ...milltest.Option) {
+		b := millrace.NewBuilder()
+		loud := millrace.ProcessTableValues(textTable(b, "T"), func() *exclaiming { return new(exclaiming) },
+			append(opts, millrace.As("loud"), textValue, millrace.Versioned(100*ms))...)
+		s := millrace.From(b, millrace.NewTopic("S", serde.String, serde.String))
+		millrace.LeftJoinTable(s, loud, func(l, r string, ok bool) string { return l + "-" + orText(r, ok) }).To(outTopic)
+		d := milltest.New(t, build(t, b), driver...)
+		steps{
+			{"T", "k=a@0", ""}, {"T", "k=b@30", ""}, {"S", "k=s@40", "k=s-b!@40"}, {"S", "k=s@20", "k=s-a!@20"},
+			{"T", "k=c@10", ""}, {"S", "k=s@20", "k=s-c!@20"}, {"S", "k=s@50", "k=s-b!@50"},
+			{"T", "k=~@60", ""}, {"S", "k=s@70", "k=s-null@70"}, {"S", "k=s@59", "k=s-b!@59"},
+		}.run(t, d, reader(d, outTopic))
+	})
+}
+
+// exclaiming puts a mark behind each value.
+type exclaiming struct{}
+
+func (*exclaiming) Init(processor.TableContext) error { return nil }
+func (*exclaiming) Value(_, v string, ok bool) (string, bool, error) {
+	return v + "!", ok, nil
+}
+func (*exclaiming) Close() error { return nil }

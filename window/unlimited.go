@@ -62,6 +62,14 @@ func (u UnlimitedWindows) GraceMs() int64 { return 0 }
 // RetentionMs is the largest int64: the window is kept for ever.
 func (u UnlimitedWindows) RetentionMs() int64 { return math.MaxInt64 }
 
+// CheckRetentionMs tells why a retention, in milliseconds, is too short: nothing short of for ever will do.
+func (u UnlimitedWindows) CheckRetentionMs(retentionMs int64) error {
+	if retentionMs >= u.RetentionMs() {
+		return nil
+	}
+	return fmt.Errorf("window: retention %dms for an unlimited window, which is kept for ever; leave the retention out", retentionMs)
+}
+
 // String describes the window: "unlimited from 1970-01-01T00:00:00Z".
 func (u UnlimitedWindows) String() string {
 	return "unlimited from " + time.UnixMilli(u.startMs).UTC().Format("2006-01-02T15:04:05.999Z07:00")

@@ -50,7 +50,7 @@ func (t *tableProcess[K, V, V2]) update(r *processor.Record[K, Change[V]]) (c Ch
 	if c.New, c.HasNew, err = t.user.value(r.Key, r.Value.New, r.Value.HasNew); err != nil {
 		return c, err
 	}
-	if t.out.store == nil {
+	if !t.out.kept() {
 		if t.out.spec.old() {
 			c.Old, c.HasOld, err = t.user.value(r.Key, r.Value.Old, r.Value.HasOld)
 		}
@@ -61,7 +61,7 @@ func (t *tableProcess[K, V, V2]) update(r *processor.Record[K, Change[V]]) (c Ch
 		return c, err
 	}
 	if t.out.spec.old() {
-		if c.Old, _, c.HasOld, err = t.out.store.cache.Get(key); err != nil {
+		if c.Old, _, c.HasOld, err = t.out.Get(key); err != nil {
 			return c, err
 		}
 	}
