@@ -222,14 +222,14 @@ var cogroupOptions = []string{optAs, optNode, optStore, optAuto, optMemory, optL
 // records into it. Records with a null key or value are dropped and counted. A row carries the highest timestamp of the
 // records in it, and the headers of the last.
 //
-// Options: As, or StoreName, or AutoName; NodeName, InMemory, LogConfig, WithoutLog, WithoutCache, WithKey, WithValue,
-// KeepHeaders. It makes a store and a changelog topic, and a repartition topic for each stream whose key may have changed. Such
-// a topic is named by RepartitionName of the stream's grouping; one without is named after the store, and if there are several,
-// the others are named after the store and the number of their stream, from 0 on.
+// Options: As, or StoreName, or AutoName; NodeName, InMemory, LogConfig, WithoutLog, WithoutCache, Versioned, KeepHeaders,
+// WithKey, WithValue. It makes a store and a changelog topic, and a repartition topic for each stream whose key may have
+// changed. Such a topic is named by RepartitionName of the stream's grouping; one without is named after the store, and if
+// there are several, the others are named after the store and the number of their stream, from 0 on.
 //
 // In Kafka Streams: CogroupedKStream#aggregate. It refuses several streams without a RepartitionName.
 func (c Cogrouped[K, A]) Aggregate(init func() A, value serde.Serde[A], opts ...StepOption) Table[K, A] {
-	s := c.c.b.begin("Aggregate", given(opts, init != nil), cogroupOptions...)
+	s := c.c.b.begin("Aggregate", given(opts, init != nil), append([]string{optVersioned}, cogroupOptions...)...)
 	spec := new(op.TableSpec)
 	n := cogroupSteps(s, c.c, op.NewPass[K, op.Change[A]](), func(in coInput[K, A], _ int, _, _ string) op.Factory {
 		return in.plain(spec, init)

@@ -104,7 +104,7 @@ func (c Cogrouped[K, A]) WindowBy(w window.Windows) CogroupedWindows[K, A] {
 // which is counted; Retain keeps them longer. Null values follow the kind of windows: sliding windows drop and count them,
 // others pass them on.
 //
-// Options: as Cogrouped.Aggregate, and Retain. Cost: as Cogrouped.Aggregate.
+// Options: as Cogrouped.Aggregate but for Versioned, and Retain. Cost: as Cogrouped.Aggregate.
 //
 // In Kafka Streams: TimeWindowedCogroupedKStream#aggregate.
 func (c CogroupedWindows[K, A]) Aggregate(init func() A, value serde.Serde[A], opts ...StepOption) (Table[window.Key[K], A], CogroupedLate[K]) {
@@ -138,7 +138,7 @@ func (c Cogrouped[K, A]) SessionBy(w window.SessionWindows) CogroupedSessions[K,
 // Aggregate combines the records of each key and session, as AggregateSessions does for one stream. Each stream of the
 // cogroup has an observed time of its own, see CogroupedWindows.Aggregate.
 //
-// Options: as Cogrouped.Aggregate, and Retain. Cost: as CountSessions.
+// Options: as Cogrouped.Aggregate but for Versioned, and Retain. Cost: as CountSessions.
 //
 // In Kafka Streams: SessionWindowedCogroupedKStream#aggregate.
 func (c CogroupedSessions[K, A]) Aggregate(init func() A, merge func(k K, a, b A) A, value serde.Serde[A], opts ...StepOption) (Table[window.Key[K], A], CogroupedLate[K]) {

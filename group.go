@@ -99,8 +99,8 @@ func aggregation[K, V, A any](g *grouped[K, V], verb, prefix string, value serde
 
 // Count counts the records of each key. Records with a null key or value are dropped and counted.
 //
-// Options: As, or StoreName, or AutoName; NodeName, RepartitionName, InMemory, LogConfig, WithoutLog, WithoutCache, Versioned, WithKey. It
-// makes a store and a changelog topic, and a repartition topic if the key may have changed.
+// Options: As, or StoreName, or AutoName; NodeName, RepartitionName, InMemory, LogConfig, WithoutLog, WithoutCache, Versioned,
+// KeepHeaders, WithKey. It makes a store and a changelog topic, and a repartition topic if the key may have changed.
 //
 // In Kafka Streams: KGroupedStream#count.
 func Count[K, V any](g Grouped[K, V], opts ...StepOption) Table[K, int64] {

@@ -33,6 +33,8 @@ func JoinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], join func(v V, r
 // those with a null value are dropped and counted. With JoinGrace a record with a null key does not wait, since no row can
 // meet it; Kafka Streams fails on it.
 //
+// Options and cost: as JoinTable.
+//
 // In Kafka Streams: KStream#leftJoin(KTable).
 func LeftJoinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], join func(v V, row VT, ok bool) R, opts ...StepOption) Stream[K, R] {
 	return joinTable(s, t, "LeftJoinTable", true, given(opts, join != nil), func(_ context.Context, v V, row VT, ok bool) (R, error) { return join(v, row, ok), nil })
@@ -127,6 +129,8 @@ func JoinGlobal[K, V, KT, VT, R any](s Stream[K, V], t GlobalTable[KT, VT], key 
 }
 
 // LeftJoinGlobal is JoinGlobal that keeps records without a row, and those that map to a nil key: ok is false then.
+//
+// Options: as JoinGlobal.
 //
 // In Kafka Streams: KStream#leftJoin(GlobalKTable).
 func LeftJoinGlobal[K, V, KT, VT, R any](s Stream[K, V], t GlobalTable[KT, VT], key func(k K, v V) KT, join func(v V, row VT, ok bool) R, opts ...StepOption) Stream[K, R] {

@@ -34,8 +34,8 @@ import (
 //
 // Options: As, which names everything and keeps the result in a store; or NodeName, which names all but that, and StoreName,
 // which names that alone; or AutoName. InMemory goes for the result and for who waits; LogConfig, WithoutLog and WithoutCache
-// for the result alone. WithKey and WithValue give the serdes of the left keys and of the results, PartitionLeftBy and
-// PartitionRightBy say how the tables are partitioned where that is not by the bytes of their keys.
+// for the result alone, and so do Versioned and KeepHeaders. WithKey and WithValue give the serdes of the left keys and of the
+// results, PartitionLeftBy and PartitionRightBy say how the tables are partitioned where that is not by the bytes of their keys.
 //
 // In Kafka Streams: KTable#join with a foreignKeyExtractor.
 func JoinForeignKey[K, VL, KF, VR, R any](l Table[K, VL], r Table[KF, VR], fk func(k K, v VL) (KF, bool), join func(left VL, right VR) R, opts ...StepOption) Table[K, R] {
@@ -45,6 +45,8 @@ func JoinForeignKey[K, VL, KF, VR, R any](l Table[K, VL], r Table[KF, VR], fk fu
 
 // LeftJoinForeignKey is JoinForeignKey with a result for each left row: ok is false where it refers to no right row, or to
 // one that is not there.
+//
+// Options and cost: as JoinForeignKey.
 //
 // In Kafka Streams: KTable#leftJoin with a foreignKeyExtractor.
 func LeftJoinForeignKey[K, VL, KF, VR, R any](l Table[K, VL], r Table[KF, VR], fk func(k K, v VL) (KF, bool), join func(left VL, right VR, ok bool) R, opts ...StepOption) Table[K, R] {

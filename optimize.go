@@ -65,6 +65,8 @@ func Optimize(which ...Optimization) BuildOption {
 
 // OptimizeProperty is Optimize with the value of the property topology.optimization: none, all, or names separated by commas.
 // Where an App is given the property too, by FromProperties, NewApp demands that the topology was built with that value.
+//
+// In Kafka Streams: topology.optimization in the properties of StreamsBuilder#build.
 func OptimizeProperty(value string) BuildOption {
 	return Optimize(optimizations(strings.Split(value, ","))...)
 }

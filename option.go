@@ -116,6 +116,8 @@ func RepartitionName(name string) StepOption {
 
 // AutoName accepts the numbered names that Kafka Streams would give. They change when a step is added or removed before
 // this one, and the state is then not found again: use it to take over an application that has such names.
+//
+// In Kafka Streams: what is done where no name is given.
 func AutoName() StepOption {
 	return stepOption(func(o *stepOptions) { o.auto = true; o.given("AutoName") })
 }

@@ -106,8 +106,8 @@ func newSessionTable[K, A any](s *step, w window.SessionWindows, node string, so
 // CountSessions counts the records of each key and session.
 //
 // Options: As, or StoreName, or AutoName; NodeName, RepartitionName, InMemory, Retain, LogConfig, WithoutLog, WithoutCache,
-// WithKey, EmitOnClose. It makes a store and a changelog topic, and a repartition topic if the key may have changed. Each record costs a
-// search in the store, and a deletion and a write for each session that it joins.
+// KeepHeaders, WithKey, EmitOnClose. It makes a store and a changelog topic, and a repartition topic if the key may have
+// changed. Each record costs a search in the store, a deletion for each session that it joins, and a write.
 //
 // In Kafka Streams: SessionWindowedKStream#count.
 func CountSessions[K, V any](w Sessions[K, V], opts ...StepOption) (Table[window.Key[K], int64], Stream[K, window.Late[V]]) {

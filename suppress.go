@@ -35,9 +35,9 @@ func UntilTimeLimit(d time.Duration, b Buffer) Suppression {
 
 // UntilWindowCloses sends one result for each key and window of a windowed table, the final one: once time has passed the
 // window's end by the grace period of the windowed step before it (of sessions, by the gap and the grace period; where
-// several windowed steps lead to the table, by the longest of them). As in Kafka Streams a session leaves when time has
-// just come that far, though records of that very time can still join it where the store keeps it. A final result that is a deletion is not sent: nobody
-// has seen a value.
+// several windowed steps lead to the table, by the longest of them). As in Kafka Streams a session leaves when time has just
+// come that far, though records of that very time can still join it where the store keeps it. A final result that is a
+// deletion is not sent: nobody has seen a value.
 //
 // An early result would not be final, so the buffer must be Unbounded or say FailWhenFull.
 //

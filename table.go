@@ -47,8 +47,8 @@ type table[K, V any] struct {
 // arrives wins. Records with a null key are dropped and counted. The table has a store if it is named, or if a later step
 // needs one.
 //
-// Options: As or NodeName and StoreName, AutoName, InMemory, LogConfig, WithoutLog, WithoutCache, Versioned, Timestamps,
-// IdleTimeout, StartEarliest and its kin.
+// Options: As or NodeName and StoreName, AutoName, InMemory, LogConfig, WithoutLog, WithoutCache, Versioned, KeepHeaders,
+// Timestamps, IdleTimeout, StartEarliest and its kin.
 //
 // In Kafka Streams: StreamsBuilder#table.
 func TableFrom[K, V any](b *Builder, t Topic[K, V], opts ...StepOption) Table[K, V] {
@@ -148,7 +148,10 @@ func addTableStore[K, V any](s *step, node, name string, auto bool, key serde.Se
 // logged tells whether the step's store has a changelog topic of its own.
 func (s *step) logged() bool { return !s.noLog && s.sourceTopic == "" }
 
-// ToStream takes the table's updates as a stream: a deletion is a record with a null value.
+// ToStream takes the table's updates as a stream: a deletion is a record with a null value. Of a versioned table it shows the
+// updates that came out of order too.
+//
+// Options: As or NodeName.
 //
 // In Kafka Streams: KTable#toStream.
 func (t Table[K, V]) ToStream(opts ...StepOption) Stream[K, V] {
@@ -160,7 +163,11 @@ func (t Table[K, V]) ToStream(opts ...StepOption) Stream[K, V] {
 
 // Filter derives the table of the rows for which keep returns true. A row that is changed so that it fails is deleted from
 // it. Where the table before keeps its rows, nothing is sent for a row that was not in the derived table and is not now;
-// otherwise that is not known, and a deletion is sent each time. It has a store of its own only if it is named.
+// otherwise that is not known, and a deletion is sent each time. It has a store of its own, with a changelog topic, only if it
+// is named.
+//
+// Options: As or NodeName and StoreName, InMemory, LogConfig, WithoutLog, WithoutCache, Versioned, KeepHeaders, WithKey,
+// WithValue.
 //
 // In Kafka Streams: KTable#filter.
 func (t Table[K, V]) Filter(keep func(K, V) bool, opts ...StepOption) Table[K, V] {
@@ -169,7 +176,7 @@ func (t Table[K, V]) Filter(keep func(K, V) bool, opts ...StepOption) Table[K, V
 	})
 }
 
-// FilterNot derives the table of the rows for which drop returns false.
+// FilterNot derives the table of the rows for which drop returns false, see Filter.
 //
 // In Kafka Streams: KTable#filterNot.
 func (t Table[K, V]) FilterNot(drop func(K, V) bool, opts ...StepOption) Table[K, V] {
@@ -181,6 +188,8 @@ func (t Table[K, V]) FilterNot(drop func(K, V) bool, opts ...StepOption) Table[K
 // MapTableValues derives a table with other values. A deletion stays one, f is not called for it; a nil result of a type that
 // has a nil deletes the row. It has a store of its own only if it is named, and is otherwise computed again for each
 // reader, so f must give equal results for equal input.
+//
+// Options: as Filter.
 //
 // In Kafka Streams: KTable#mapValues.
 func MapTableValues[K, V, V2 any](t Table[K, V], f func(V) V2, opts ...StepOption) Table[K, V2] {
@@ -245,7 +254,11 @@ func deriveTable[K, V, V2 any](t Table[K, V], verb, prefix string, filter bool, 
 }
 
 // ToTable turns a stream into a table: each record sets the value of its key, a null value deletes it. Records with a null
-// key are dropped and counted. If the key may have changed, the stream goes through a repartition topic first.
+// key are dropped and counted. If the key may have changed, the stream goes through a repartition topic first. The table has a
+// store, with a changelog topic, if it is named, or if a later step needs one.
+//
+// Options: As or NodeName and StoreName, RepartitionName, AutoName, InMemory, LogConfig, WithoutLog, WithoutCache, Versioned,
+// KeepHeaders, WithKey, WithValue.
 //
 // In Kafka Streams: KStream#toTable.
 func (s Stream[K, V]) ToTable(opts ...StepOption) Table[K, V] {
@@ -276,7 +289,8 @@ type GlobalTable[K, V any] struct {
 	name string
 }
 
-// GlobalTableFrom reads a topic as a global table. It is held in memory.
+// GlobalTableFrom reads a topic as a global table: a record sets the value of its key, a null value deletes it, and records
+// with a null key are dropped and counted. It is held in memory, and has no changelog: it is read anew from the topic at each start.
 //
 // Options: As or NodeName and StoreName; AutoName.
 //

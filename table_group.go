@@ -111,9 +111,10 @@ func (g *groupedTable[K, V]) repartition(s *step, topic string, auto bool, sink,
 
 // CountTable counts the rows of each group. A group that has lost its last row stays, with the count 0.
 //
-// Results carry the highest timestamp that the group has seen. Options: As, or StoreName, or AutoName; NodeName,
-// RepartitionName, InMemory, LogConfig, WithoutLog, WithoutCache, Versioned, WithKey. It makes a store and a changelog
-// topic, and a repartition topic.
+// Results carry the highest timestamp that the group has seen, and the headers of the update that led to them.
+//
+// Options: As, or StoreName, or AutoName; NodeName, RepartitionName, InMemory, LogConfig, WithoutLog, WithoutCache, Versioned,
+// KeepHeaders, WithKey. It makes a store and a changelog topic, and a repartition topic.
 //
 // In Kafka Streams: KGroupedTable#count.
 func CountTable[K, V any](g GroupedTable[K, V], opts ...StepOption) Table[K, int64] {

@@ -19,7 +19,11 @@ import (
 // One table may be derived from the other, or both from a third: then one update changes both sides, leads to a result for
 // each, and the deletion of the joined row is sent once.
 //
-// Options: As or NodeName and StoreName, AutoName, InMemory, LogConfig, WithoutLog, WithoutCache, Versioned, WithKey, WithValue.
+// A result carries the headers of the update that led to it. Updates that a versioned table took out of order are dropped and
+// counted (DroppedStale).
+//
+// Options: As or NodeName and StoreName, AutoName, InMemory, LogConfig, WithoutLog, WithoutCache, Versioned, KeepHeaders,
+// WithKey, WithValue.
 //
 // In Kafka Streams: KTable#join.
 func JoinTables[K, VL, VR, R any](l Table[K, VL], r Table[K, VR], join func(l VL, r VR) R, opts ...StepOption) Table[K, R] {
@@ -29,12 +33,16 @@ func JoinTables[K, VL, VR, R any](l Table[K, VL], r Table[K, VR], join func(l VL
 // LeftJoinTables is JoinTables with a row for each key of the left table: okR tells whether the right one has the key. An
 // update of the right side changes nothing where the left one has no row.
 //
+// Options and cost: as JoinTables.
+//
 // In Kafka Streams: KTable#leftJoin.
 func LeftJoinTables[K, VL, VR, R any](l Table[K, VL], r Table[K, VR], join func(l VL, r VR, okR bool) R, opts ...StepOption) Table[K, R] {
 	return joinTables(l, r, "LeftJoinTables", true, false, given(opts, join != nil), func(_ context.Context, l VL, _ bool, r VR, okR bool) (R, error) { return join(l, r, okR), nil })
 }
 
 // OuterJoinTables is JoinTables with a row for each key that either table has: okL and okR tell which.
+//
+// Options and cost: as JoinTables.
 //
 // In Kafka Streams: KTable#outerJoin.
 func OuterJoinTables[K, VL, VR, R any](l Table[K, VL], r Table[K, VR], join func(l VL, okL bool, r VR, okR bool) R, opts ...StepOption) Table[K, R] {

@@ -16,8 +16,10 @@ import (
 // of that reader's own, and for what stood before; so a processor that keeps state, or that does not give equal results for
 // equal input, needs a name.
 //
-// Options: As or NodeName and StoreName, AutoName, InMemory, LogConfig, WithoutLog, WithoutCache, WithKey, WithValue,
-// WithStores.
+// A row carries the timestamp and headers of the update that led to it.
+//
+// Options: As or NodeName and StoreName, InMemory, LogConfig, WithoutLog, WithoutCache, Versioned, KeepHeaders, WithKey,
+// WithValue, WithStores.
 //
 // In Kafka Streams: KTable#transformValues.
 func ProcessTableValues[K, V, V2 any, P processor.TableProcessor[K, V, V2]](t Table[K, V], newP func() P, opts ...StepOption) Table[K, V2] {
@@ -67,6 +69,8 @@ func (t *table[K, V]) derivedFrom(lineage []string, needBefore func(), sendOld f
 }
 
 // MapTableValuesWithKey is MapTableValues with a function that sees the key too.
+//
+// Options: as Table.Filter.
 //
 // In Kafka Streams: KTable#mapValues(ValueMapperWithKey).
 func MapTableValuesWithKey[K, V, V2 any](t Table[K, V], f func(K, V) V2, opts ...StepOption) Table[K, V2] {

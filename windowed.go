@@ -161,10 +161,13 @@ func lateStream[K, V any](s *step, sources []string, key serde.Serde[K], node st
 }
 
 // CountWindows counts the records of each key and window. Records with a null key are dropped and counted; null values
-// count, as in Kafka Streams.
+// count, as in Kafka Streams, but sliding windows drop and count them. A result carries the highest timestamp of the window's
+// records, and the headers of the last that came. Without a cache the windows of a record are sent in the order of their
+// starts, those of sliding windows in the order of Kafka Streams.
 //
 // Options: As, or StoreName, or AutoName; NodeName, RepartitionName, InMemory, Retain, LogConfig, WithoutLog, WithoutCache,
-// WithKey. It makes a store and a changelog topic, and a repartition topic if the key may have changed.
+// KeepHeaders, WithKey, EmitOnClose. It makes a store and a changelog topic, and a repartition topic if the key may have
+// changed. Each record costs a read and a write of the store for each window that holds it.
 //
 // In Kafka Streams: TimeWindowedKStream#count.
 func CountWindows[K, V any](w Windowed[K, V], opts ...StepOption) (Table[window.Key[K], int64], Stream[K, window.Late[V]]) {

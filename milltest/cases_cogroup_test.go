@@ -271,3 +271,22 @@ func TestCogroup_errors(t *testing.T) {
 	wantDropped(t, d, "s-cogroup-agg-1", millrace.DroppedProcessing, 2)
 	wantDropped(t, d, "t-cogroup-agg-1", millrace.DroppedProcessing, 2)
 }
+
+// A cogroup with versions is joined as of the time of a record.
+func TestCogroup_versioned(t *testing.T) {
+	everywhere(t, func(t *testing.T, opts []millrace.StepOption, driver ...milltest.Option) {
+		b := millrace.NewBuilder()
+		group := func(topic string) millrace.Grouped[string, string] {
+			return millrace.From(b, millrace.NewTopic(topic, serde.String, serde.String)).GroupByKey()
+		}
+		add := func(_, v, a string) string { return a + v }
+		c := millrace.AndCogroup(millrace.Cogroup(group("A"), add), group("B"), add)
+		texts := c.Aggregate(func() string { return "" }, serde.String, append(opts, millrace.As("texts"), millrace.Versioned(100*ms))...)
+		s := millrace.From(b, millrace.NewTopic("S", serde.String, serde.String))
+		millrace.LeftJoinTable(s, texts, func(l, r string, ok bool) string { return l + "-" + orText(r, ok) }).To(outTopic)
+		d := milltest.New(t, build(t, b), driver...)
+		steps{
+			{"A", "k=a@10", ""}, {"B", "k=b@30", ""}, {"S", "k=s@40", "k=s-ab@40"}, {"S", "k=s@20", "k=s-a@20"}, {"S", "k=s@9", "k=s-null@9"},
+		}.run(t, d, reader(d, outTopic))
+	})
+}
