@@ -282,5 +282,6 @@ func (a *App) handlers() op.Handlers {
 		Deserialization: a.logged(pick(o.deserialization, o.cfg.OnDeserializationError)),
 		Processing:      a.logged(pick(o.processing, o.cfg.OnProcessingError)),
 		Production:      a.logged(pick(o.production, o.cfg.OnProductionError)),
+		FailProcessing:  o.processing == nil && o.cfg.OnProcessingError == config.FailOnError,
 	}
 }

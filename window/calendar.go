@@ -3,6 +3,7 @@ package window
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -150,7 +151,7 @@ func (c CalendarWindows) at(tsMs int64) Window {
 	// Where the clocks fell back over midnight, the local date is one that has passed already.
 	next := c.next(begin)
 	endMs := startOf(next, c.loc)
-	for endMs <= tsMs {
+	for endMs <= tsMs && endMs < math.MaxInt64 {
 		begin, next = next, c.next(next)
 		endMs = startOf(next, c.loc)
 	}
@@ -184,7 +185,8 @@ func (c CalendarWindows) next(day time.Time) time.Time {
 }
 
 // startOf returns the first moment at which the local date is day or later. It goes through the offsets that the zone has
-// around that day: what time.Date makes of a midnight that there is twice, or not at all, is not defined.
+// around that day: what time.Date makes of a midnight that there is twice, or not at all, is not defined. A moment behind the
+// largest int64 is that.
 func startOf(day time.Time, loc *time.Location) int64 {
 	const around = 48 * time.Hour // more than any offset from UTC, on both sides
 	t := day.Add(-around).In(loc)
@@ -196,6 +198,9 @@ func startOf(day time.Time, loc *time.Location) int64 {
 			moment = from
 		}
 		if to.IsZero() || moment.Before(to) {
+			if moment.Unix() > math.MaxInt64/1000 {
+				return math.MaxInt64
+			}
 			return moment.UnixMilli()
 		}
 		t = to

@@ -1,6 +1,7 @@
 package window
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -170,6 +171,23 @@ func TestSliding_retention(t *testing.T) {
 	for _, part := range []string{"159ms", "60ms", "40ms", "160ms"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%v does not name %q", err, part)
+		}
+	}
+}
+
+// A record may come with the last timestamp that there is.
+func TestCalendar_endOfTime(t *testing.T) {
+	for _, name := range []string{"UTC", "America/Sao_Paulo", "Australia/Lord_Howe", "Pacific/Apia"} {
+		loc := zone(t, name)
+		for _, w := range []CalendarWindows{Days(loc), Weeks(loc), Months(loc)} {
+			for _, tsMs := range []int64{math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64 - 40*dayMs, math.MaxInt64 / 2, 253402300799999} {
+				ws := w.AppendWindows(nil, tsMs)
+				if len(ws) != 1 || ws[0].StartMs > tsMs || ws[0].EndMs <= tsMs && ws[0].EndMs != math.MaxInt64 {
+					t.Errorf("%v at %d: %v", w, tsMs, ws)
+				} else if again := w.WindowAt(ws[0].StartMs); again != ws[0] {
+					t.Errorf("%v: the window that starts at %d is %v, not %v", w, ws[0].StartMs, again, ws[0])
+				}
+			}
 		}
 	}
 }

@@ -58,6 +58,9 @@ type Config[K, V, C any] struct {
 	// Blame, if it is set, says of an error that came up while a waiting write was carried out where it belongs: the step
 	// in process then has nothing to do with it. ctx is the context of that write.
 	Blame func(ctx C, err error) error
+	// Check makes Put encode each value, so that one that does not encode is refused there, to the one who put it. Otherwise a
+	// value that is kept decoded shows it at the flush, when others have built on it.
+	Check bool
 	// Headers, if it is set, says which headers a write under a context keeps beside its value.
 	Headers func(ctx C) serde.Headers
 }
@@ -72,6 +75,7 @@ type Store[K, V, C any] struct {
 	waitMax   int64     // of what waits for a flush
 	clone     func(V) V // nil: assigning is enough
 	decoded   bool
+	check     bool // Config.Check
 	blame     func(C, error) error
 	headersOf func(C) serde.Headers // Config.Headers
 	// content tells what a decoded value holds beside its own size; nil: nothing, or it cannot be told, and then typical
@@ -112,7 +116,8 @@ type entry[K, V, C any] struct {
 func New[K, V, C any](cfg Config[K, V, C]) *Store[K, V, C] {
 	s := &Store[K, V, C]{
 		backing: cfg.Backing, value: cfg.Value, dedupe: cfg.Dedupe && cfg.MaxBytes > 0, max: cfg.MaxBytes,
-		entries: make(map[string]*entry[K, V, C]), blame: cfg.Blame, headersOf: cfg.Headers,
+		entries: make(map[string]*entry[K, V, C]), blame: cfg.Blame, check: cfg.Check,
+		headersOf: cfg.Headers,
 	}
 	if s.dedupe {
 		s.waitMax = cfg.MaxBytes
@@ -205,19 +210,22 @@ func (s *Store[K, V, C]) Put(key []byte, k K, v V, has bool, tsMs int64, ctx C) 
 	}
 	// The value is encoded before anything is touched: one that does not encode leaves what was there.
 	raw := s.scratch[:0]
-	if has && s.guessed && s.typical == 0 {
-		// Once, so that the bound holds from the first value on. An error shows when the value is written out.
-		if b, err := s.value.Append(raw, v); err == nil {
+	// Of a type whose size must be guessed one value is encoded, so that the bound holds from the first on.
+	guess := s.guessed && s.typical == 0
+	if has && (!s.decoded || s.check || guess) {
+		b, err := s.value.Append(raw, v)
+		switch {
+		case err == nil:
 			s.scratch = b
-			s.learn(len(b))
-		}
-	}
-	if has && !s.decoded {
-		var err error
-		if raw, err = s.value.Append(raw, v); err != nil {
+			if guess {
+				s.learn(len(b))
+			}
+		case !s.decoded || s.check:
 			return err
 		}
-		s.scratch = raw
+		if !s.decoded {
+			raw = b
+		}
 	}
 	e := s.entries[string(key)]
 	if e == nil {

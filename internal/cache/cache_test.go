@@ -122,7 +122,7 @@ func eachKind(t *testing.T, test func(t *testing.T, h *harness)) {
 func runKind[V any](t *testing.T, k kind[V], test func(t *testing.T, h *harness)) {
 	h := &harness{t: t, backing: newBacking()}
 	h.open = func(cfg Config[string, struct{}, string], needOld bool) {
-		s := New(Config[string, V, string]{Backing: h.backing, Value: k.serde, Dedupe: cfg.Dedupe, MaxBytes: cfg.MaxBytes, Blame: cfg.Blame})
+		s := New(Config[string, V, string]{Backing: h.backing, Value: k.serde, Dedupe: cfg.Dedupe, Check: cfg.Check, MaxBytes: cfg.MaxBytes, Blame: cfg.Blame})
 		h.bytes, h.drop, h.flush, h.max = s.Bytes, s.Drop, s.Flush, cfg.MaxBytes
 		h.entries = func() int { return len(s.entries) }
 		h.size = func() (n int64) {
@@ -362,20 +362,20 @@ func TestDedupe_readingInsideAFlush(t *testing.T) {
 }
 
 // A value that does not encode leaves the one that was there. Values that wait decoded show it at the flush, which blames
-// the write and not whoever happened to cause the flush.
+// the write and not whoever happened to cause the flush, unless they are checked.
 func TestPut_valueThatDoesNotEncode(t *testing.T) {
 	eachKind(t, func(t *testing.T, h *harness) {
-		for _, dedupe := range []bool{false, true} {
+		for _, c := range []struct{ dedupe, check bool }{{false, false}, {true, false}, {true, true}} {
 			var blamed string
 			h.backing.rows = make(map[string][]byte)
-			h.open(Config[string, struct{}, string]{Dedupe: dedupe, MaxBytes: 1 << 20, Blame: func(ctx string, err error) error {
+			h.open(Config[string, struct{}, string]{Dedupe: c.dedupe, Check: c.check, MaxBytes: 1 << 20, Blame: func(ctx string, err error) error {
 				blamed = ctx
 				return fmt.Errorf("blamed on %s: %w", ctx, err)
 			}}, false)
 			h.must(h.put("a", "good", 1, "good"))
 			h.must(h.flush())
 			err := h.put("a", "bad", 2, "bad")
-			if waits := dedupe && h.t.Name() != "TestPut_valueThatDoesNotEncode/bytes"; waits {
+			if waits := c.dedupe && !c.check && h.t.Name() != "TestPut_valueThatDoesNotEncode/bytes"; waits {
 				h.must(err)
 				if err := h.flush(); !errors.Is(err, errBad) || blamed != "bad" {
 					t.Errorf("flush returned %v, blamed on %q", err, blamed)

@@ -194,10 +194,10 @@ func (a *sessionAggregate[K, V, A]) fold(r *processor.Record[K, V]) (c Change[A]
 	return c, err
 }
 
-// storable refuses a result that does not encode before the sessions that it replaces are removed. Without a handler such an
-// error ends the task, and what was removed comes back with the state before it.
+// storable refuses a result that does not encode before the sessions that it replaces, if any, are removed. Where no handler passes
+// over it such an error ends the task, and what was removed comes back with the state before it.
 func (a *sessionAggregate[K, V, A]) storable(c *Change[A]) (err error) {
-	if a.env.Handlers.Processing == nil || len(a.found) == 0 || !c.HasNew {
+	if !a.env.Handlers.passOver() || !c.HasNew {
 		return nil
 	}
 	a.scratch, err = a.store.value.Append(a.scratch[:0], c.New)

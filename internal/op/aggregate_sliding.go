@@ -159,7 +159,7 @@ func (s *slidingAggregate[K, V, A]) at(startMs int64) []byte {
 // usual takes a record whose window [t-d, t] does not start before the epoch.
 func (s *slidingAggregate[K, V, A]) usual(r *processor.Record[K, V]) error {
 	t := r.TimestampMs
-	if err := s.scan(max(0, t-2*s.diffMs), t+1, true); err != nil {
+	if err := s.scan(t, max(0, t-2*s.diffMs), true); err != nil {
 		return err
 	}
 	var (
@@ -229,7 +229,7 @@ scan:
 // early takes a record younger than the difference, whose window is [0, d].
 func (s *slidingAggregate[K, V, A]) early(r *processor.Record[K, V]) error {
 	t := r.TimestampMs
-	if err := s.scan(0, t+1, false); err != nil {
+	if err := s.scan(t, 0, false); err != nil {
 		return err
 	}
 	var (
@@ -290,12 +290,13 @@ func (s *slidingAggregate[K, V, A]) has(startMs int64, last int) bool {
 	return slices.ContainsFunc(s.rows[:last], func(row slidingRow) bool { return row.startMs == startMs })
 }
 
-// scan collects the windows of the key that start within the bounds, the latest first if reverse is set; it may leave out
-// windows that end before the one that decides.
-func (s *slidingAggregate[K, V, A]) scan(fromMs, toMs int64, reverse bool) (err error) {
+// scan collects the windows of the key that start from fromMs to a millisecond behind the record's timestamp, the latest first
+// if reverse is set; it may leave out windows that end before the one that decides.
+func (s *slidingAggregate[K, V, A]) scan(tsMs, fromMs int64, reverse bool) (err error) {
 	s.rows, s.bytes = s.rows[:0], s.bytes[:0]
+	toMs := millis.Add(tsMs, 1)
 	if s.waiting != nil {
-		return s.scanWaiting(fromMs, toMs, reverse)
+		return s.scanWaiting(tsMs, fromMs, toMs, reverse)
 	}
 	it, err := s.store.w.Fetch(s.key[:s.prefix], fromMs, toMs, reverse)
 	if err != nil {
@@ -311,7 +312,7 @@ func (s *slidingAggregate[K, V, A]) scan(fromMs, toMs int64, reverse bool) (err 
 			startMs: it.StartMs(), tsMs: int64(binary.BigEndian.Uint64(stamped)), at: len(s.bytes), size: len(local),
 		})
 		s.bytes = append(s.bytes, local...)
-		if reverse && s.end(it.StartMs()) < toMs-1 {
+		if reverse && s.end(it.StartMs()) < tsMs {
 			break // nothing before it is looked at
 		}
 	}
@@ -325,7 +326,7 @@ func (s *slidingAggregate[K, V, A]) scan(fromMs, toMs int64, reverse bool) (err 
 }
 
 // scanWaiting is scan where writes wait in a cache.
-func (s *slidingAggregate[K, V, A]) scanWaiting(fromMs, toMs int64, reverse bool) error {
+func (s *slidingAggregate[K, V, A]) scanWaiting(tsMs, fromMs, toMs int64, reverse bool) error {
 	starts, err := s.waiting.starts(s.key[:s.prefix], fromMs, toMs)
 	if err != nil {
 		return err
@@ -342,7 +343,7 @@ func (s *slidingAggregate[K, V, A]) scanWaiting(fromMs, toMs int64, reverse bool
 			continue
 		}
 		s.rows = append(s.rows, slidingRow{startMs: startMs, tsMs: tsMs})
-		if reverse && s.end(startMs) < toMs-1 {
+		if reverse && s.end(startMs) < tsMs {
 			break
 		}
 	}

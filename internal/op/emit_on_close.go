@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millrace-io/millrace/internal/millis"
 	"github.com/millrace-io/millrace/serde"
 	"github.com/millrace-io/millrace/window"
 )
@@ -254,14 +255,14 @@ func (d *dueIndex) add(atMs, secondMs int64, key []byte) {
 // next takes the first row whose time is at most upToMs; ok is false if there is none.
 func (d *dueIndex) next(upToMs int64) (r dueRow, ok bool, err error) {
 	if upToMs >= d.horizonMs {
-		toMs := upToMs/d.spanMs*d.spanMs + d.spanMs - 1
+		toMs := millis.Add(upToMs/d.spanMs*d.spanMs, d.spanMs-1)
 		err := d.load(d.horizonMs, toMs, func(atMs, secondMs int64, key []byte) {
 			d.rows = append(d.rows, dueRow{atMs: atMs, secondMs: secondMs, key: string(key)})
 		})
 		if err != nil {
 			return r, false, err
 		}
-		d.horizonMs = toMs + 1
+		d.horizonMs = millis.Add(toMs, 1)
 		heap.Init(&d.rows)
 	}
 	if len(d.rows) == 0 || d.rows[0].atMs > upToMs {

@@ -97,7 +97,12 @@ type Handlers struct {
 	Deserialization processor.Handler
 	Processing      processor.Handler
 	Production      processor.Handler // Serializing and Producing
+	// FailProcessing says that Processing lets no record pass: what is done for the sake of going on can be saved.
+	FailProcessing bool
 }
+
+// passOver tells whether the application may go on behind a record that fails.
+func (h *Handlers) passOver() bool { return h.Processing != nil && !h.FailProcessing }
 
 const slabBytes = 64 << 10
 

@@ -9,7 +9,7 @@ import (
 // guarded makes a panic of a serde an error, so that it meets the policy of the step that used the serde and not the
 // process. The serdes of plain types in package serde cannot panic and stay as they are.
 func guarded[T any](s serde.Serde[T]) serde.Serde[T] {
-	if t := reflect.TypeOf(s); t == nil || t.PkgPath() == reflect.TypeOf(serde.String).PkgPath() && t.Size() == 0 {
+	if reflect.TypeOf(s) == nil || infallible(s) {
 		return s
 	}
 	g := guardedSerde[T]{inner: s}
@@ -17,6 +17,12 @@ func guarded[T any](s serde.Serde[T]) serde.Serde[T] {
 		return guardedCloner[T]{guardedSerde: g, Cloner: c}
 	}
 	return g
+}
+
+// infallible tells whether a serde is one of the plain types in package serde, which encode every value.
+func infallible[T any](s serde.Serde[T]) bool {
+	t := reflect.TypeOf(s)
+	return t != nil && t.PkgPath() == reflect.TypeOf(serde.String).PkgPath() && t.Size() == 0
 }
 
 type guardedSerde[T any] struct{ inner serde.Serde[T] }

@@ -17,6 +17,8 @@ func cacheConfig[K, V any](env *Env, spec StoreSpec, b cache.Backing, value serd
 	}
 	if spec.Cached && env.CacheBytes > 0 {
 		cfg.Dedupe, cfg.MaxBytes, cfg.ReadBytes = true, env.CacheBytes, env.ReadCacheBytes
+		// A handler can pass over a value that does not encode only where it is put.
+		cfg.Check = env.Handlers.passOver() && !infallible(value)
 	}
 	return cfg
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/millrace-io/millrace/internal/cache"
 	"github.com/millrace-io/millrace/internal/codec"
 	"github.com/millrace-io/millrace/internal/metrics"
+	"github.com/millrace-io/millrace/internal/millis"
 	"github.com/millrace-io/millrace/internal/state"
 	"github.com/millrace-io/millrace/serde"
 	"github.com/millrace-io/millrace/store"
@@ -136,7 +137,7 @@ func (s *WindowStore[K, V]) windowed(k K, startMs int64) window.Key[K] {
 	if s.windows != nil {
 		return window.Key[K]{Key: k, Window: s.windows.WindowAt(startMs)}
 	}
-	return window.Key[K]{Key: k, Window: window.Window{StartMs: startMs, EndMs: startMs + s.sizeMs}}
+	return window.Key[K]{Key: k, Window: window.Window{StartMs: startMs, EndMs: millis.Add(startMs, s.sizeMs)}}
 }
 
 // fromMs is the earliest start of windows that are visible. A write that waits moves the store's time already.

@@ -3,9 +3,11 @@ package op
 import (
 	"container/heap"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/millrace-io/millrace/internal/metrics"
+	"github.com/millrace-io/millrace/internal/millis"
 	"github.com/millrace-io/millrace/processor"
 )
 
@@ -63,7 +65,7 @@ func (e *Env) scheduleAt(step string, start time.Time, interval time.Duration, k
 		nowMs = e.NowMs()
 	}
 	if ms := interval.Milliseconds(); firstMs < nowMs && ms > 0 {
-		firstMs += ms * ((nowMs-firstMs)/ms + 1)
+		firstMs, _ = nextBeat(firstMs, nowMs, ms)
 	}
 	return e.startTimer(step, firstMs, interval, kind, fn)
 }
@@ -121,13 +123,24 @@ func (e *Env) fire(q *timerQueue, nowMs int64) (fired bool, err error) {
 		if err := e.call(t, nowMs); err != nil {
 			return fired, err
 		}
-		if !t.cancelled {
-			// Beats that were missed are skipped; the next one stays on the grid.
-			t.nextMs += t.intervalMs * ((nowMs-t.nextMs)/t.intervalMs + 1)
+		if t.cancelled {
+			continue
+		}
+		// Beats that were missed are skipped; the next one stays on the grid.
+		var more bool
+		if t.nextMs, more = nextBeat(t.nextMs, nowMs, t.intervalMs); more {
 			heap.Push(q, t)
 		}
 	}
 	return fired, nil
+}
+
+// nextBeat is the first beat of a grid behind a time that it has reached. There is none behind the end of time, which a record
+// can bring: more is false then.
+func nextBeat(beatMs, nowMs, intervalMs int64) (ms int64, more bool) {
+	passed := (uint64(nowMs) - uint64(beatMs)) % uint64(intervalMs) // the difference may be above the largest int64
+	leftMs := intervalMs - int64(passed)
+	return millis.Add(nowMs, leftMs), nowMs <= math.MaxInt64-leftMs
 }
 
 func (e *Env) call(t *timer, nowMs int64) error {
