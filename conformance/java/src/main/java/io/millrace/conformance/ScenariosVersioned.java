@@ -255,7 +255,8 @@ final class ScenariosVersioned implements Scenarios {
             });
 
         r.stores("versioned-deleted-in-place", Inputs.of(300)
-            .topic("s").topic("t", t -> t.nullValues(0.4)).disorder(0.45, 20).ties(0.4).jumps(0.05, 90), b -> {
+            .topic("s").topic("t", t -> t.nullValues(0.4)).disorder(0.45, 20).ties(0.4).jumps(0.05, 90)
+            .first("t", "a", "v", 5).first("t", "a", null, 5).first("t", "a", "older", 3).first("s", "a", "x", 7), b -> {
                 KTable<String, String> t = b.table("t", versioned("rows", 30));
                 KStream<String, String> s = b.stream("s");
                 s.leftJoin(t, (x, y) -> x + "/" + y, Joined.as("left")).to("left-joined");
