@@ -4,18 +4,12 @@ package java
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
-
-	"github.com/gofrs/flock"
 
 	kafkatest "github.com/millrace-io/millrace/test/kafka"
 )
@@ -37,12 +31,12 @@ func Command(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum, err := digest()
+	sum, err := kafkatest.SourceDigest(sources)
 	if err != nil {
 		return nil, err
 	}
 	dir := filepath.Join(cache, "bench-java", sum)
-	if err := build(ctx, dir); err != nil {
+	if err := kafkatest.MakeOnce(ctx, dir, func(tree string) error { return build(ctx, tree) }); err != nil {
 		return nil, err
 	}
 	classpath := filepath.Join(dir, "target", "classes") + string(os.PathListSeparator) + filepath.Join(dir, "target", "lib", "*")
@@ -52,50 +46,8 @@ func Command(ctx context.Context) ([]string, error) {
 	}, nil
 }
 
-// digest names the sources by their content.
-func digest() (string, error) {
-	h := sha256.New()
-	err := fs.WalkDir(sources, ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := sources.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(h, "%s %d\n", path, len(text))
-		h.Write(text)
-		return nil
-	})
-	if err != nil {
-		return "", fmt.Errorf("bench: sources of the Java side: %w", err)
-	}
-	return hex.EncodeToString(h.Sum(nil)[:8]), nil
-}
-
-// build compiles into dir, which gets its name when all is there.
-func build(ctx context.Context, dir string) error {
-	if _, err := os.Stat(dir); err == nil {
-		return nil
-	}
-	parent := filepath.Dir(dir)
-	if err := os.MkdirAll(parent, 0o755); err != nil {
-		return fmt.Errorf("bench: cache folder: %w", err)
-	}
-	lock := flock.New(dir + ".lock")
-	if _, err := lock.TryLockContext(ctx, 200*time.Millisecond); err != nil {
-		return fmt.Errorf("bench: waiting for another build of the Java side: %w", err)
-	}
-	defer func() { _ = lock.Unlock() }()
-	if _, err := os.Stat(dir); err == nil {
-		return nil
-	}
-	work, err := os.MkdirTemp(parent, "build-")
-	if err != nil {
-		return fmt.Errorf("bench: cache folder: %w", err)
-	}
-	defer os.RemoveAll(work)
-	tree := filepath.Join(work, "bench")
+// build compiles into the folder tree.
+func build(ctx context.Context, tree string) error {
 	if err := os.CopyFS(tree, sources); err != nil {
 		return fmt.Errorf("bench: sources of the Java side: %w", err)
 	}
@@ -106,9 +58,6 @@ func build(ctx context.Context, dir string) error {
 	cmd := exec.CommandContext(ctx, mvn, "-q", "-B", "-f", filepath.Join(tree, "pom.xml"), "compile", "dependency:copy-dependencies")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("bench: building the Java side: %w\n%s", err, bytes.TrimSpace(out))
-	}
-	if err := os.Rename(tree, dir); err != nil {
-		return fmt.Errorf("bench: cache folder: %w", err)
 	}
 	return nil
 }

@@ -4,18 +4,13 @@ package java
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
-
-	"github.com/gofrs/flock"
 
 	kafkatest "github.com/millrace-io/millrace/test/kafka"
 )
@@ -44,12 +39,12 @@ func Command(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum, files, err := digest()
+	sum, err := kafkatest.SourceDigest(sources)
 	if err != nil {
 		return nil, err
 	}
 	classes := filepath.Join(cache, "classes-"+sum)
-	if err := build(ctx, java, libraries, classes, files); err != nil {
+	if err := kafkatest.MakeOnce(ctx, classes, func(work string) error { return build(ctx, java, libraries, work) }); err != nil {
 		return nil, err
 	}
 	return []string{
@@ -58,63 +53,35 @@ func Command(ctx context.Context) ([]string, error) {
 	}, nil
 }
 
-// digest names the sources by their content, and lists the Java files.
-func digest() (sum string, files []string, err error) {
-	h := sha256.New()
-	err = fs.WalkDir(sources, ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := sources.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(h, "%s %d\n", path, len(text))
-		h.Write(text)
-		if filepath.Ext(path) == ".java" {
+// build compiles into the folder classes.
+func build(ctx context.Context, java, libraries, classes string) error {
+	var files []string
+	err := fs.WalkDir(sources, ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(path) == ".java" {
 			files = append(files, path)
 		}
-		return nil
+		return err
 	})
 	if err != nil {
-		return "", nil, fmt.Errorf("conformance: sources of the Java side: %w", err)
+		return fmt.Errorf("conformance: sources of the Java side: %w", err)
 	}
-	return hex.EncodeToString(h.Sum(nil)[:8]), files, nil
-}
-
-// build compiles into the folder classes, which gets its name when all is there.
-func build(ctx context.Context, java, libraries, classes string, files []string) error {
-	if _, err := os.Stat(classes); err == nil {
-		return nil
-	}
-	lock := flock.New(classes + ".lock")
-	if _, err := lock.TryLockContext(ctx, 200*time.Millisecond); err != nil {
-		return fmt.Errorf("conformance: waiting for another build of the Java side: %w", err)
-	}
-	defer func() { _ = lock.Unlock() }()
-	if _, err := os.Stat(classes); err == nil {
-		return nil
-	}
-	work, err := os.MkdirTemp(filepath.Dir(classes), "build-")
+	tree, err := os.MkdirTemp("", "millrace-conformance-")
 	if err != nil {
-		return fmt.Errorf("conformance: cache folder: %w", err)
+		return fmt.Errorf("conformance: folder for the sources of the Java side: %w", err)
 	}
-	defer os.RemoveAll(work)
-	if err := os.CopyFS(work, sources); err != nil {
+	defer os.RemoveAll(tree)
+	if err := os.CopyFS(tree, sources); err != nil {
 		return fmt.Errorf("conformance: sources of the Java side: %w", err)
 	}
 	javac, err := compiler(java)
 	if err != nil {
 		return err
 	}
-	args := []string{"--release", "17", "-cp", libraries, "-d", "classes"}
+	args := []string{"--release", "17", "-cp", libraries, "-d", classes}
 	cmd := exec.CommandContext(ctx, javac, append(args, files...)...)
-	cmd.Dir = work
+	cmd.Dir = tree
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("conformance: compiling the Java side: %w\n%s", err, bytes.TrimSpace(out))
-	}
-	if err := os.Rename(filepath.Join(work, "classes"), classes); err != nil {
-		return fmt.Errorf("conformance: cache folder: %w", err)
 	}
 	return nil
 }

@@ -14,9 +14,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/gofrs/flock"
 )
 
 // Version is the version of the Apache Kafka that Start runs.
@@ -111,61 +108,31 @@ func Classpath(ctx context.Context) (string, error) {
 func FetchClasspath(ctx context.Context, dir string, pom []byte) (string, error) {
 	sum := sha256.Sum256(pom)
 	lib := filepath.Join(dir, "lib-"+hex.EncodeToString(sum[:6]))
-	classpath := filepath.Join(lib, "*")
-	if present(lib) {
-		return classpath, nil
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("kafkatest: cache folder: %w", err)
-	}
-	lock := flock.New(lib + ".lock")
-	if _, err := lock.TryLockContext(ctx, 200*time.Millisecond); err != nil {
-		return "", fmt.Errorf("kafkatest: waiting for another process that fetches Kafka into %s: %w", lib, err)
-	}
-	defer func() { _ = lock.Unlock() }()
-	if present(lib) {
-		return classpath, nil
-	}
-	if err := fetch(ctx, dir, lib, pom); err != nil {
+	if err := MakeOnce(ctx, lib, func(work string) error { return fetch(ctx, work, filepath.Base(lib), pom) }); err != nil {
 		return "", err
 	}
-	return classpath, nil
+	return filepath.Join(lib, "*"), nil
 }
 
-// present tells whether a fetch into lib was completed: the folder gets its name only then.
-func present(lib string) bool {
-	fi, err := os.Stat(lib)
-	return err == nil && fi.IsDir()
-}
-
-// fetch has Maven copy the jars into a folder beside lib, which gets its name when all are there.
-func fetch(ctx context.Context, dir, lib string, pom []byte) error {
+// fetch has Maven copy the jars into the folder work, which is to be called lib.
+func fetch(ctx context.Context, work, lib string, pom []byte) error {
 	mvn, err := exec.LookPath("mvn")
 	if err != nil {
 		return fmt.Errorf("kafkatest: %w: mvn is not on the PATH, install Maven, or set MILLRACE_CACHE to a folder that holds %s",
-			ErrUnavailable, filepath.Base(lib))
+			ErrUnavailable, lib)
 	}
-	work, err := os.MkdirTemp(dir, "fetch-")
-	if err != nil {
-		return fmt.Errorf("kafkatest: cache folder: %w", err)
-	}
-	defer os.RemoveAll(work)
 	pomFile := filepath.Join(work, "pom.xml")
 	if err := os.WriteFile(pomFile, pom, 0o644); err != nil {
 		return fmt.Errorf("kafkatest: cache folder: %w", err)
 	}
-	jars := filepath.Join(work, "lib")
 	cmd := exec.CommandContext(ctx, mvn, "-q", "-B", "-f", pomFile, copyGoal,
-		"-DincludeScope=runtime", "-DoutputDirectory="+jars)
+		"-DincludeScope=runtime", "-DoutputDirectory="+work)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("kafkatest: %w: mvn cannot fetch Kafka %s: %v: %s", ErrUnavailable, Version, err, mavenError(out))
 	}
-	if found, err := filepath.Glob(filepath.Join(jars, "*.jar")); err != nil || len(found) == 0 {
-		return fmt.Errorf("kafkatest: %w: mvn fetched no jar into %s", ErrUnavailable, jars)
-	}
-	if err := os.Rename(jars, lib); err != nil {
-		return fmt.Errorf("kafkatest: cache folder: %w", err)
+	if found, err := filepath.Glob(filepath.Join(work, "*.jar")); err != nil || len(found) == 0 {
+		return fmt.Errorf("kafkatest: %w: mvn fetched no jar for %s", ErrUnavailable, lib)
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ func TestAFailedFetchLeavesNothing(t *testing.T) {
 				t.Errorf("Maven's reason is missing: %v", err)
 			}
 			jars, _ := filepath.Glob(filepath.Join(dir, "*", "*.jar"))
-			folders, _ := filepath.Glob(filepath.Join(dir, "fetch-*"))
+			folders, _ := filepath.Glob(filepath.Join(dir, "make-*"))
 			if len(jars)+len(folders) != 0 {
 				t.Errorf("left behind: %v %v", jars, folders)
 			}
