@@ -75,3 +75,56 @@ func TestDocComments(t *testing.T) {
 		t.Errorf("only %d names were looked at", checked)
 	}
 }
+
+// Every step has an Example: some function of an example file calls it. A twin that can fail has that of the step itself.
+func TestExamples(t *testing.T) {
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, called := make(map[string]string), make(map[string]bool)
+	for _, name := range names {
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(name, "example_") {
+			ast.Inspect(f, func(n ast.Node) bool {
+				if s, ok := n.(*ast.SelectorExpr); ok {
+					called[s.Sel.Name] = true
+				}
+				return true
+			})
+			continue
+		}
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Name.IsExported() && !strings.HasPrefix(fn.Name.Name, "Try") && takesStepOptions(fn) {
+				steps[fn.Name.Name] = name
+			}
+		}
+	}
+	if len(steps) < 60 {
+		t.Errorf("only %d steps were found", len(steps))
+	}
+	for step, file := range steps {
+		if !called[step] {
+			t.Errorf("%s: no Example calls %s", file, step)
+		}
+	}
+}
+
+func takesStepOptions(f *ast.FuncDecl) bool {
+	params := f.Type.Params.List
+	if len(params) == 0 {
+		return false
+	}
+	rest, ok := params[len(params)-1].Type.(*ast.Ellipsis)
+	if !ok {
+		return false
+	}
+	of, ok := rest.Elt.(*ast.Ident)
+	return ok && of.Name == "StepOption"
+}

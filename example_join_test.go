@@ -76,3 +76,38 @@ func ExampleJoinGlobal() {
 	fmt.Println(milltest.Output(d, labels).ReadValues())
 	// Output: [Till, Denmark]
 }
+
+// A left join keeps the records whose row is not there.
+func ExampleLeftJoinGlobal() {
+	visits := millrace.NewTopic("visits", serde.String, serde.String)
+	countries := millrace.NewTopic("countries", serde.String, serde.String)
+	labels := millrace.NewTopic("labels", serde.String, serde.String)
+
+	b := millrace.NewBuilder()
+	names := millrace.GlobalTableFrom(b, countries, millrace.As("country-names"))
+	millrace.LeftJoinGlobal(millrace.From(b, visits), names,
+		func(_, code string) string { return code },
+		func(code, name string, ok bool) string {
+			if !ok {
+				return "somewhere (" + code + ")"
+			}
+			return name
+		},
+	).To(labels)
+	topology, err := b.Build()
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	d, err := milltest.NewDriver(topology)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer d.Close()
+	milltest.Input(d, countries).PipeAt("DK", "Denmark", 0)
+	in := milltest.Input(d, visits)
+	in.PipeAt("ada", "DK", 1*time.Second)
+	in.PipeAt("bob", "XX", 2*time.Second)
+	fmt.Println(milltest.Output(d, labels).ReadValues())
+	// Output: [Denmark somewhere (XX)]
+}

@@ -116,3 +116,120 @@ func ExampleLateOf() {
 	}
 	// Output: ada 300 00:00:59
 }
+
+// A session is merged when a record falls between two: its aggregate must say how. Here a journey has its first and its last
+// stop, whatever the order in which the stops become known.
+func ExampleAggregateSessions() {
+	type journey struct{ From, To string }
+	stops := millrace.NewTopic("stops", serde.String, serde.String)
+	journeys := millrace.NewTopic("journeys", serde.SessionWindowed(serde.String), serde.JSON[journey]())
+
+	b := millrace.NewBuilder()
+	byTram := millrace.From(b, stops).GroupByKey().SessionBy(window.Session(10 * time.Minute).Grace(time.Hour))
+	t, _ := millrace.AggregateSessions(byTram, func() journey { return journey{} },
+		func(_, stop string, j journey) journey {
+			if j.From == "" {
+				j.From = stop
+			}
+			j.To = stop
+			return j
+		},
+		func(_ string, earlier, later journey) journey {
+			if earlier.From == "" {
+				return later
+			}
+			return journey{earlier.From, later.To}
+		}, serde.JSON[journey](), millrace.As("journeys"))
+	t.ToStream().To(journeys)
+	topology, err := b.Build()
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	d, err := milltest.NewDriver(topology)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer d.Close()
+	in := milltest.Input(d, stops)
+	in.PipeAt("tram 2", "harbour", 0)
+	in.PipeAt("tram 2", "market", 8*time.Minute)
+	in.PipeAt("tram 2", "station", 30*time.Minute)
+	for _, r := range milltest.Output(d, journeys).ReadAll() {
+		w := r.Key.Window
+		if r.NullValue {
+			fmt.Println(w.Start().Format(time.TimeOnly), w.End().Format(time.TimeOnly), "is part of another")
+			continue
+		}
+		fmt.Println(w.Start().Format(time.TimeOnly), w.End().Format(time.TimeOnly), r.Value)
+	}
+	// Output:
+	// 00:00:00 00:00:00 {harbour harbour}
+	// 00:00:00 00:00:00 is part of another
+	// 00:00:00 00:08:00 {harbour market}
+	// 00:30:00 00:30:00 {station station}
+}
+
+// What a visit brings in, and its dearest purchase: a sum and a reduction of the same sessions.
+func ExampleSumSessions() {
+	purchases := millrace.NewTopic("purchases", serde.String, serde.Int64)
+	totals := millrace.NewTopic("totals", serde.SessionWindowed(serde.String), serde.Int64)
+	dearest := millrace.NewTopic("dearest", serde.SessionWindowed(serde.String), serde.Int64)
+
+	b := millrace.NewBuilder()
+	visits := millrace.From(b, purchases).GroupByKey().SessionBy(window.Session(30 * time.Minute))
+	sums, _ := millrace.SumSessions(visits, func(cents int64) int64 { return cents }, serde.Int64, millrace.As("totals"), millrace.EmitOnClose())
+	sums.ToStream().To(totals)
+	most, _ := millrace.ReduceSessions(visits, func(a, v int64) int64 { return max(a, v) }, millrace.As("dearest"), millrace.EmitOnClose())
+	most.ToStream().To(dearest)
+	topology, err := b.Build()
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	d, err := milltest.NewDriver(topology)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer d.Close()
+	in := milltest.Input(d, purchases)
+	in.PipeAt("ada", 300, 0)
+	in.PipeAt("ada", 1250, 10*time.Minute)
+	in.PipeAt("ada", 80, 2*time.Hour)
+	fmt.Println("in all", milltest.Output(d, totals).ReadValues(), "the dearest", milltest.Output(d, dearest).ReadValues())
+	// Output: in all [1550] the dearest [1250]
+}
+
+// A session of a cogroup holds the records of all its streams: clicks keep a visit open for the order that follows.
+func ExampleCogrouped_SessionBy() {
+	clickTopic := millrace.NewTopic("clicks", serde.String, serde.String)
+	orderTopic := millrace.NewTopic("orders", serde.String, serde.Int64)
+	visits := millrace.NewTopic("visits", serde.SessionWindowed(serde.String), serde.String)
+
+	b := millrace.NewBuilder()
+	events := millrace.Cogroup(millrace.From(b, clickTopic).GroupByKey(), func(_, page, all string) string { return all + page + ";" })
+	events = millrace.AndCogroup(events, millrace.From(b, orderTopic).GroupByKey(), func(_ string, cents int64, all string) string {
+		return all + fmt.Sprintf("paid %d;", cents)
+	})
+	t, _ := events.SessionBy(window.Session(30*time.Minute)).Aggregate(func() string { return "" },
+		func(_, earlier, later string) string { return earlier + later }, serde.String, millrace.As("visits"))
+	t.ToStream().Filter(func(_ window.Key[string], all string) bool { return all != "" }).To(visits)
+	topology, err := b.Build()
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	d, err := milltest.NewDriver(topology)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer d.Close()
+	milltest.Input(d, clickTopic).PipeAt("ada", "/cart", 0)
+	milltest.Input(d, orderTopic).PipeAt("ada", 1250, 20*time.Minute)
+	for _, r := range milltest.Output(d, visits).ReadAll() {
+		fmt.Println(r.Key.Window.End().Format(time.TimeOnly), r.Value)
+	}
+	// Output:
+	// 00:00:00 /cart;
+	// 00:20:00 /cart;paid 1250;
+}
