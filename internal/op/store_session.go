@@ -96,7 +96,8 @@ type SessionStore[K, V any] struct {
 	buf   []byte
 
 	// waiting finds the sessions of a key that the cache knows better than the byte store below: those that wait to be
-	// written, and those that wait to be removed. Reading goes by ranges, which the cache cannot answer.
+	// written, and those that wait to be removed, in the order of end and start. Reading goes by ranges, which the cache cannot
+	// answer.
 	waiting map[string][]waitingSession
 	flushes int   // changes when what waited has been written out
 	highMs  int64 // highest end that was put, written out or not
@@ -178,21 +179,23 @@ func (s *SessionStore[K, V]) remove(enc []byte, k window.Key[K], below bool, tsM
 func (s *SessionStore[K, V]) note(enc []byte, w waitingSession) {
 	key := enc[:len(enc)-codec.SessionSuffixSize]
 	list := s.waiting[string(key)]
-	at := slices.IndexFunc(list, func(x waitingSession) bool { return x.startMs == w.startMs && x.endMs == w.endMs })
+	at, found := slices.BinarySearchFunc(list, w, func(a, b waitingSession) int {
+		return compareSessions(a.startMs, a.endMs, b.startMs, b.endMs)
+	})
 	forget := w.gone && !w.below
 	switch {
-	case at >= 0 && forget && !list[at].below:
+	case found && forget && !list[at].below:
 		if list = slices.Delete(list, at, at+1); len(list) == 0 {
 			delete(s.waiting, string(key))
 			return
 		}
-	case at >= 0:
+	case found:
 		list[at].gone, list[at].below = w.gone, list[at].below || w.below
 		return
 	case forget:
 		return
 	default:
-		list = append(list, w)
+		list = slices.Insert(list, at, w)
 	}
 	s.waiting[string(key)] = list
 }

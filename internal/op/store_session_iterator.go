@@ -2,6 +2,7 @@ package op
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -108,7 +109,9 @@ func (c *sessionCursor[K, V]) open(q sessionQuery) error {
 
 // gather takes the waiting sessions of a key that a query wants.
 func (c *sessionCursor[K, V]) gather(q *sessionQuery, key []byte) error {
-	for _, w := range c.s.waiting[string(key)] {
+	list := c.s.waiting[string(key)]
+	at, _ := slices.BinarySearchFunc(list, q.fromMs, func(w waitingSession, fromMs int64) int { return cmp.Compare(w.endMs, fromMs) })
+	for _, w := range list[at:] {
 		if !q.wants(w.startMs, w.endMs) {
 			continue
 		}

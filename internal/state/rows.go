@@ -298,6 +298,9 @@ type rowQuery struct {
 	fromSeg, toSeg int64
 	maxExtra       uint64
 	reverse        bool
+	// brief says that the rows are those of one key, and that nothing is written before the iterator is closed: what lies in memory
+	// is not copied then, and who takes the first row only does not pay for all.
+	brief bool
 }
 
 func (q *rowQuery) wants(r *row) bool {
@@ -328,6 +331,9 @@ const fewSegments = 16
 
 // keyCursor walks the rows of one key.
 func (t *rows) keyCursor(q *rowQuery) cursor {
+	if q.brief {
+		return t.briefCursor(q)
+	}
 	if q.toSeg-q.fromSeg >= fewSegments || q.toSeg < q.fromSeg {
 		var items []item
 		for _, id := range t.ids(q.fromSeg, q.toSeg) {
@@ -379,4 +385,51 @@ func appendItems(items []item, seg int64, key string, rows []row, q *rowQuery) [
 		}
 	}
 	return items
+}
+
+// briefCursor walks the rows of one key where they lie.
+func (t *rows) briefCursor(q *rowQuery) cursor {
+	ids := t.ids(q.fromSeg, q.toSeg)
+	if q.reverse {
+		slices.Reverse(ids)
+	}
+	return &briefCursor{t: t, q: *q, ids: ids}
+}
+
+type briefCursor struct {
+	t    *rows
+	q    rowQuery
+	ids  []int64 // of segments not begun yet, in the order of the walk
+	seg  int64
+	key  string
+	rows []row // of the segment, not walked yet
+}
+
+func (c *briefCursor) next(it *item) (bool, error) {
+	for {
+		for len(c.rows) > 0 {
+			var r *row
+			if n := len(c.rows) - 1; c.q.reverse {
+				r, c.rows = &c.rows[n], c.rows[:n]
+			} else {
+				r, c.rows = &c.rows[0], c.rows[1:]
+			}
+			if c.q.wants(r) {
+				*it = item{c.seg, viewBytes(c.key), r.time, r.extra, r.val}
+				return true, nil
+			}
+		}
+		if len(c.ids) == 0 {
+			return false, nil
+		}
+		c.seg, c.ids = c.ids[0], c.ids[1:]
+		if k := c.t.segs[c.seg].keys[string(c.q.key)]; k != nil {
+			c.key, c.rows = k.key, k.between(c.q.from, c.q.to)
+		}
+	}
+}
+
+func (c *briefCursor) close() error {
+	c.t, c.ids, c.rows = nil, nil, nil
+	return nil
 }

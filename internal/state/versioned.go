@@ -201,7 +201,7 @@ func (v *VersionedStore) putBefore(key, value []byte, tsMs, latestMs int64) erro
 // heldAt finds the first closed version that ends behind a time: the one that held then, unless it starts later. Its value
 // is valid until the next call.
 func (v *VersionedStore) heldAt(key []byte, tsMs, latestMs int64) (out Version, found bool, err error) {
-	it, err := v.s.fetchRows(rowQuery{key: key, from: tsMs + 1, to: latestMs, maxExtra: extraClosed})
+	it, err := v.s.fetchRows(rowQuery{key: key, from: tsMs + 1, to: latestMs, maxExtra: extraClosed, brief: true})
 	if err != nil {
 		return out, false, err
 	}
@@ -232,7 +232,7 @@ func (v *VersionedStore) closed(row []byte, toMs int64) (Version, error) {
 
 // deletedSince tells from when on a key without a latest value is known to be deleted.
 func (v *VersionedStore) deletedSince(key []byte) (fromMs int64, deleted bool, err error) {
-	it, err := v.s.fetchRows(rowQuery{key: key, from: math.MinInt64, to: math.MaxInt64, maxExtra: math.MaxUint64, reverse: true})
+	it, err := v.s.fetchRows(rowQuery{key: key, from: math.MinInt64, to: math.MaxInt64, maxExtra: math.MaxUint64, reverse: true, brief: true})
 	if err != nil {
 		return 0, false, err
 	}
@@ -327,7 +327,7 @@ func (v *VersionedStore) walkClosed(key []byte, fromMs, toMs, latestMs int64, as
 	if fromMs == Open {
 		return nil
 	}
-	it, err := v.s.fetchRows(rowQuery{key: key, from: fromMs + 1, to: latestMs, maxExtra: extraClosed, reverse: !ascending})
+	it, err := v.s.fetchRows(rowQuery{key: key, from: fromMs + 1, to: latestMs, maxExtra: extraClosed, reverse: !ascending, brief: true})
 	if err != nil {
 		return err
 	}

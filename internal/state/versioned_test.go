@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 )
@@ -305,4 +306,33 @@ func TestVersionedRestoreFollowsCommittedTime(t *testing.T) {
 			t.Fatalf("b as of 160 is %q, %v, %v", show(got), ok, err)
 		}
 	}
+}
+
+// A look at the past reads the version that it asks for, and not all that came after it: neither does a put that comes late.
+func TestVersioned_longHistory(t *testing.T) {
+	engines(t, func(t *testing.T, open func(Spec) *Set) {
+		const versions, looks = 20_000, 50
+		set := open(Spec{Name: "v", Kind: Versioned, RetentionMs: 10 * versions})
+		v, err := set.Versioned("v")
+		must(t, err)
+		for i := range int64(versions) {
+			_, err := v.Put([]byte("key"), []byte("value"), 2*i)
+			must(t, err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for i := range int64(looks) {
+			if got, ok, err := v.GetAsOf([]byte("key"), 2*i); err != nil || !ok || got.FromMs != 2*i || got.ToMs != 2*i+2 {
+				t.Fatalf("as of %d: %+v, %v, %v", 2*i, got, ok, err)
+			}
+			if done, err := v.Put([]byte("key"), []byte("late"), 2*i+1); err != nil || done != PutStale {
+				t.Fatalf("put at %d: %v, %v", 2*i+1, done, err)
+			}
+		}
+		runtime.ReadMemStats(&after)
+		// With the rows that come after, a look would allocate more than a megabyte.
+		if n := (after.TotalAlloc - before.TotalAlloc) / looks; n > 300_000 {
+			t.Errorf("a look and a late put allocate %d bytes", n)
+		}
+	})
 }
