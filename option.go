@@ -132,6 +132,7 @@ func InMemory() StepOption {
 // Retain sets how long a windowed step's store keeps what it has: windows from their start, sessions from their end, the
 // records of a join from their timestamp. It is at least what the step needs, which is the default: size plus grace of a
 // window, twice the difference plus grace of sliding ones, gap plus grace of sessions, before plus after plus grace of a join.
+// With a longer one for sessions, a record may still merge one that has closed, whose result is then not final.
 //
 // In Kafka Streams: Materialized.withRetention.
 func Retain(d time.Duration) StepOption {

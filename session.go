@@ -16,9 +16,10 @@ import (
 //
 // A record joins all sessions of its key that lie within the gap. The table then first loses those, oldest first, and gets
 // the session that all of them make together. Its rows carry the end of their session as timestamp, and no headers. A
-// session is closed once the aggregation has seen a timestamp above its end plus gap plus grace. Late records are always
-// counted; leaving the stream unused is the choice to drop them. Records with a null key are dropped and counted; null
-// values count, as in Kafka Streams.
+// session is closed once the aggregation has seen a timestamp above its end plus gap plus grace: it then takes no more
+// records, and its result, held back by UntilWindowCloses or EmitOnClose, is final. A longer Retain keeps closed sessions
+// within reach, and a record in time may still merge them. Late records are always counted; leaving the stream unused is the
+// choice to drop them. Records with a null key are dropped and counted; null values count, as in Kafka Streams.
 //
 // In Kafka Streams: SessionWindowedKStream. It has no stream of late records, and its store loses sessions that end just
 // when they close.
@@ -56,7 +57,7 @@ func sessionAggregation[K, V, A any](w Sessions[K, V], verb, prefix string, valu
 	s.b.t.AddProcessor(topology.Processor{Name: node, Parents: []string{in.parent()}, Pos: s.pos,
 		Op: op.NewSessionAggregate(op.SessionAggregateSpec[K, V, A]{
 			Table: spec, Windows: w.w, Init: f.init, Fold: f.fold, Merge: f.merge, Late: late,
-			EmitOnClose: s.emitOnClose, RetentionMs: s.retention.Milliseconds(),
+			EmitOnClose: s.emitOnClose,
 		})})
 	key, val := keySerde(s, g.key), valueSerde(s, value)
 	addSessionStore(s, w.w, storeName, !named, key, val, spec, node)
@@ -82,7 +83,9 @@ func addSessionStore[K, A any](s *step, w window.SessionWindows, name string, au
 	s.b.t.AddStore(topology.Store{
 		Name: name, Kind: topology.Session, Persistent: !s.inMemory, Logged: !s.noLog, TopicConfigs: maps.Clone(s.topicConfig),
 		RetentionMs: retention, WindowSizeMs: w.GapMs(), GraceMs: w.GraceMs(), Auto: auto, Pos: s.pos, Def: spec,
-		Op: &op.SessionFactory[K, A]{Spec: op.StoreSpec{Name: name, Logged: !s.noLog, Cached: !s.noCache && !s.emitOnClose, KeepHeaders: s.keepHeaders}, Key: key, Value: value},
+		Op: &op.SessionFactory[K, A]{Spec: op.StoreSpec{Name: name, Logged: !s.noLog, Cached: !s.noCache && !s.emitOnClose, KeepHeaders: s.keepHeaders}, Key: key, Value: value,
+			// A session that ends exactly when it closes is still open; a longer retention ends where it ends in Kafka Streams.
+			KeptMs: max(retention, w.RetentionMs()+1)},
 	}, nodes...)
 }
 

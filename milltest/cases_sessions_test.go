@@ -117,15 +117,64 @@ func TestC017_WhenASessionIsTooOld(t *testing.T) {
 	}
 }
 
-// A record in time joins what lies one gap before it, however far another key has brought the time.
-func TestC017_sessionsOneGapBeforeTheCloseTime(t *testing.T) {
-	d, out := countSessions(t, window.Session(5*ms).Grace(2*ms), nil)
-	steps{
-		{"in", "u=a@10", "u[10,10]=1@10"},
-		{"in", "w=a@22", "w[22,22]=1@22"}, // close time 15
-		{"in", "u=a@14", ""},
-		{"in", "u=a@15", "u[10,10]=~@10 u[10,15]=2@15"},
-	}.run(t, d, out)
+// A record in time does not join what lies one gap before it and has closed, however far another key has brought the time.
+// A retention longer than gap and grace keeps closed sessions open for more, as in Kafka Streams, whose border is exclusive.
+func TestC017_closedSessionsAreFinal(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts []millrace.StepOption
+		want string
+	}{
+		"default retention":       {nil, "u[15,15]=1@15"},
+		"gap plus grace":          {[]millrace.StepOption{millrace.Retain(7 * ms)}, "u[15,15]=1@15"},
+		"up to the session":       {[]millrace.StepOption{millrace.Retain(12 * ms)}, "u[15,15]=1@15"},
+		"longer":                  {[]millrace.StepOption{millrace.Retain(13 * ms)}, "u[10,10]=~@10 u[10,15]=2@15"},
+		"longer, without a cache": {[]millrace.StepOption{millrace.Retain(13 * ms), millrace.WithoutCache()}, "u[10,10]=~@10 u[10,15]=2@15"},
+	} {
+		for engine, e := range engines {
+			t.Run(name+" "+engine, func(t *testing.T) {
+				d, out := countSessions(t, window.Session(5*ms).Grace(2*ms), c.opts, e.driver...)
+				steps{
+					{"in", "u=a@10", "u[10,10]=1@10"},
+					{"in", "w=a@22", "w[22,22]=1@22"}, // close time 15
+					{"in", "u=a@14", ""},
+					{"in", "u=a@15", c.want},
+				}.run(t, d, out)
+			})
+		}
+	}
+}
+
+// What the suppression has sent as a final result is not merged into a session that ends later, whether results are held or
+// sent on close.
+func TestSessions_finalResultsAreFinal(t *testing.T) {
+	w := window.Session(30 * time.Minute).Grace(5 * time.Minute)
+	minute := func(n int) string { return fmt.Sprint(n * 60_000) }
+	for name, opts := range map[string][]millrace.StepOption{
+		"default": nil, "retention of gap and grace": {millrace.Retain(35 * time.Minute)}, "in memory": {millrace.InMemory()},
+	} {
+		for _, onClose := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, on close: %v", name, onClose), func(t *testing.T) {
+				b := millrace.NewBuilder()
+				opts := append([]millrace.StepOption{millrace.As("counts")}, opts...)
+				if onClose {
+					opts = append(opts, millrace.EmitOnClose())
+				}
+				counts, _ := millrace.CountSessions(millrace.From(b, strTopic).GroupByKey().SessionBy(w), opts...)
+				if !onClose {
+					counts = counts.Suppress(millrace.UntilWindowCloses(millrace.Unbounded()), millrace.As("final"))
+				}
+				out := millrace.NewTopic("out", serde.SessionWindowed(serde.String), serde.Int64)
+				counts.ToStream().To(out)
+				d := milltest.New(t, build(t, b))
+				for _, r := range []string{"ann=a@" + minute(0), "ann=a@" + minute(40), "ann=a@" + minute(20), "bob=b@" + minute(300)} {
+					pipe(t, d, "in", r)
+				}
+				wantText(t, "out", sessionReader(d, out)(),
+					fmt.Sprintf("ann[0,0]=1@0 ann[%s,%s]=2@%s", minute(20), minute(40), minute(40)))
+				wantDropped(t, d, "counts", millrace.DroppedLate, 0)
+			})
+		}
+	}
 }
 
 func TestC019_OrderOfMergerAndAggregatorCalls(t *testing.T) {

@@ -324,8 +324,8 @@ func (s *modelStream) sessions(step string, gap, grace int64, onClose bool, f mo
 		made := &modelSpan{key: r.key, start: r.tsMs, end: r.tsMs}
 		var joined, others []*modelSpan
 		for _, x := range w.spans {
-			// A result that has left is final.
-			if x.key != r.key || x.left || x.end < r.tsMs-gap || x.start > r.tsMs+gap {
+			// A session that has closed is final.
+			if x.key != r.key || closed(x.end) || x.end < r.tsMs-gap || x.start > r.tsMs+gap {
 				others = append(others, x)
 				continue
 			}

@@ -14,7 +14,8 @@ import (
 // of one session.
 //
 // A session is closed once the observed time of a step is above its end plus gap plus grace. A record is late if the
-// session that it would make or extend has closed; one that arrives out of order and bridges two sessions merges them.
+// session that it would make or extend has closed; one that arrives out of order and bridges two sessions merges them. A
+// session that has closed is extended and merged no more, unless the step is told to keep it for longer.
 //
 // The zero SessionWindows is not valid. Make one with [Session]. A step that is given an invalid one reports what
 // [SessionWindows.Validate] says when the topology is built.

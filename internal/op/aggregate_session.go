@@ -26,9 +26,8 @@ type SessionAggregateSpec[K, V, A any] struct {
 	// Late names the step that takes late records; empty: they are only counted. It is read when a task is built.
 	Late *string
 	// EmitOnClose sends the result of each session once, when it has closed, instead of each update. The store must not cache
-	// then. RetentionMs is how long the store is to keep sessions then, by the user's word.
+	// then.
 	EmitOnClose bool
-	RetentionMs int64
 	// TimeName is what the step's observed time is kept under; empty: the name of its store. See codec.InputTime.
 	TimeName string
 }
@@ -38,7 +37,8 @@ type SessionAggregateSpec[K, V, A any] struct {
 // sessions that it absorbs are deleted first, oldest first, and then the new one is sent; where a session of one moment is
 // hit again, it is only updated. Rows carry the end of their session as timestamp, and no headers.
 //
-// A record is late if the session that it would make has closed; the record itself moves the observed time first. Records
+// A record is late if the session that it would make has closed; the record itself moves the observed time first. A session
+// that has closed takes no more records, unless the store is to keep sessions for longer, by the user's word. Records
 // with a null key are dropped and counted before they move it; null values are passed to the aggregation, as in Kafka
 // Streams. With EmitOnClose only the results of closed sessions are sent, in the order of end, start and key, with the headers
 // of the record that closed them.
@@ -74,7 +74,6 @@ func NewSessionAggregate[K, V, A any](spec SessionAggregateSpec[K, V, A]) Factor
 		env.ObserveTime(timeName, &a.observedMs)
 		if spec.EmitOnClose {
 			a.closing = newSessionCloser(s, a.send)
-			a.keptMs = max(spec.RetentionMs, spec.Windows.RetentionMs()+1)
 		}
 		env.OnAdvance(step, a.advance)
 		return a, nil
@@ -93,9 +92,6 @@ type sessionAggregate[K, V, A any] struct {
 	nullKey    *metrics.Counter
 	observedMs int64
 	closing    *sessionCloser[K, A] // nil: every update is sent
-	// keptMs is how far behind the observed time a session's end may be, with closing, so that a record still joins it. With
-	// the default retention that ends where the session's result has left; a longer one reopens sessions, as in Kafka Streams.
-	keptMs int64
 
 	key     []byte // the record's key, encoded
 	session []byte // the key of a session, encoded
@@ -151,10 +147,9 @@ func (a *sessionAggregate[K, V, A]) find(r *processor.Record[K, V]) (merged wind
 		return merged, err
 	}
 	gapMs := a.spec.Windows.GapMs()
-	fromMs := r.TimestampMs - gapMs
-	if a.closing != nil {
-		fromMs = max(fromMs, a.observedMs-a.keptMs+1)
-	}
+	// What the store would not show at the step's time, which may be ahead of what has been put, is not joined either: with
+	// the default retention that is what has closed, and final results stay final.
+	fromMs := max(r.TimestampMs-gapMs, a.observedMs-a.store.keptMs+1)
 	latestMs := int64(math.MaxInt64)
 	if r.TimestampMs <= math.MaxInt64-gapMs {
 		latestMs = r.TimestampMs + gapMs

@@ -63,6 +63,9 @@ type SessionFactory[K, V any] struct {
 	Spec  StoreSpec
 	Key   serde.Serde[K]
 	Value serde.Serde[V]
+	// KeptMs is how far a session's end may lie behind the highest one: sessions of less are visible. 0: as far as the byte
+	// store keeps them.
+	KeptMs int64
 }
 
 // KeepsHeaders tells whether the store keeps headers.
@@ -78,8 +81,12 @@ func (f *SessionFactory[K, V]) Open(env *Env) (any, error) {
 	b := &sessionBacking{env: env, w: w, log: newChangelog(env, f.Spec), expired: env.counter(name, metrics.ExpiredOnPut)}
 	// Nothing is remembered of what was read: a session is read from an iterator, and its key changes with each record.
 	cfg := cacheConfig[window.Key[K]](env, f.Spec, b, f.Value, 0)
+	keptMs := f.KeptMs
+	if keptMs == 0 {
+		keptMs = w.Spec().RetentionMs
+	}
 	return &SessionStore[K, V]{
-		env: env, name: name, key: guarded(f.Key), value: cfg.Value, w: w, cache: cache.New(cfg), there: NotNil[V](),
+		env: env, name: name, keptMs: keptMs, key: guarded(f.Key), value: cfg.Value, w: w, cache: cache.New(cfg), there: NotNil[V](),
 		waiting: make(map[string][]waitingSession), highMs: state.NoTime,
 	}, nil
 }
@@ -101,6 +108,7 @@ type SessionStore[K, V any] struct {
 	waiting map[string][]waitingSession
 	flushes int   // changes when what waited has been written out
 	highMs  int64 // highest end that was put, written out or not
+	keptMs  int64 // see SessionFactory
 }
 
 // waitingSession is a session that the cache knows better than the byte store.
@@ -206,7 +214,7 @@ func (s *SessionStore[K, V]) fromMs(earliestEndMs int64) int64 {
 	if highMs == state.NoTime {
 		return earliestEndMs
 	}
-	return max(earliestEndMs, highMs-s.w.Spec().RetentionMs+1)
+	return max(earliestEndMs, highMs-s.keptMs+1)
 }
 
 // hides tells whether sessions of an end are not visible any more.

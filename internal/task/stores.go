@@ -55,10 +55,9 @@ func SourceReplay(sub *topology.Subtopology, topic string) op.ReplayerFactory {
 	return nil
 }
 
-// sessionRetentionMs is how far behind the highest end of a session the store of a step keeps one: for as long as the step
-// may still add to it. A step drops what would make a session that ends before observed time - gap - grace, and a record in
-// time joins sessions that end up to one gap before it. In Kafka Streams the store hides sessions from gap + grace on, so the
-// ones on the border are lost, and records that are one gap apart may be of two sessions.
+// sessionRetentionMs is how far behind the highest end of a session the store of a step keeps one: one gap longer than it
+// shows it to anybody. After a crash the changelog, and with it the store, may be ahead of the input: results that are to be
+// sent once more when their sessions close must still be there.
 func sessionRetentionMs(s *topology.StateStore) int64 {
 	gapMs, graceMs := s.WindowSizeMs, s.GraceMs
 	if gapMs == 0 || gapMs > (math.MaxInt64-graceMs)/2-1 {
