@@ -111,7 +111,7 @@ func producerSettings() []Setting {
 		{Name: "transaction.two.phase.commit.enable", Scope: ScopeProducer, Kind: Bool, Java: "false", Status: Fixed, Values: []string{"false"},
 			Doc: "Lets transactions outlive any time-out.", Note: transactions},
 		{Name: "partitioner.class", Scope: ScopeProducer, Kind: Class, Java: "null", Status: Refused,
-			Doc: "Class that chooses partitions.", Note: "Java classes cannot be loaded, and partitioners in Go are planned."},
+			Doc: "Class that chooses partitions.", Note: "Java classes cannot be loaded: give the steps that write millrace.PartitionBy."},
 		{Name: "partitioner.ignore.keys", Scope: ScopeProducer, Kind: Bool, Java: "false", Status: Fixed, Values: []string{"false"},
 			Doc: "Spreads records without regard to keys.", Note: "State and joins depend on keys having their partition."},
 		{Name: "partitioner.adaptive.partitioning.enable", Scope: ScopeProducer, Kind: Bool, Java: "true", Status: Ignored,
