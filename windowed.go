@@ -66,12 +66,9 @@ func windowOp[K, V, A any](s *step, w window.Windows, spec op.WindowAggregateSpe
 		if _, unlimited := w.(window.UnlimitedWindows); unlimited && spec.EmitOnClose {
 			s.errorf("%s: an unlimited window never closes, so EmitOnClose would emit nothing; leave the option out", s.verb)
 		}
-		spec.Windows = w
-		return op.NewWindowAggregate(spec)
+		return op.NewWindowAggregate(w, spec)
 	case window.SlidingWindows:
-		return op.NewSlidingAggregate(op.SlidingAggregateSpec[K, V, A]{
-			Table: spec.Table, Windows: w, Fold: spec.Fold, Init: spec.Init, Late: spec.Late, EmitOnClose: spec.EmitOnClose, TimeName: spec.TimeName,
-		})
+		return op.NewSlidingAggregate(w, spec)
 	}
 	s.errorf("%s: windows of the type %T can be neither listed (window.Enumerable) nor slid (window.Sliding); give them the method AppendWindows", s.verb, w)
 	return nil

@@ -8,20 +8,8 @@ import (
 	"github.com/millrace-io/millrace/internal/metrics"
 	"github.com/millrace-io/millrace/internal/millis"
 	"github.com/millrace-io/millrace/processor"
-	"github.com/millrace-io/millrace/serde"
 	"github.com/millrace-io/millrace/window"
 )
-
-// SlidingAggregateSpec describes an aggregation of a stream by key and sliding window. See WindowAggregateSpec.
-type SlidingAggregateSpec[K, V, A any] struct {
-	Table       *TableSpec
-	Windows     window.SlidingWindows
-	Fold        Fold[K, V, A]
-	Init        func() A
-	Late        *string
-	EmitOnClose bool
-	TimeName    string
-}
 
 // NewSlidingAggregate makes a table of one aggregate for each key and sliding window.
 //
@@ -36,7 +24,7 @@ type SlidingAggregateSpec[K, V, A any] struct {
 // is below the close time, and late for each window whose end is.
 //
 // In Kafka Streams: KStreamSlidingWindowAggregate.
-func NewSlidingAggregate[K, V, A any](spec SlidingAggregateSpec[K, V, A]) Factory {
+func NewSlidingAggregate[K, V, A any](w window.SlidingWindows, spec WindowAggregateSpec[K, V, A]) Factory {
 	return FactoryFunc(func(env *Env, step string, children []Child) (any, error) {
 		late, table, err := splitLate[K, V](env, step, spec.Late, children)
 		if err != nil {
@@ -47,8 +35,8 @@ func NewSlidingAggregate[K, V, A any](spec SlidingAggregateSpec[K, V, A]) Factor
 			return nil, err
 		}
 		s := &slidingAggregate[K, V, A]{
-			folder: newFolder(env, step, spec.Fold, spec.Init), windowOut: out, diffMs: spec.Windows.DifferenceMs(),
-			graceMs: spec.Windows.GraceMs(), late: late,
+			folder: newFolder(env, step, spec.Fold, spec.Init), windowOut: out, diffMs: w.DifferenceMs(),
+			graceMs: w.GraceMs(), late: late,
 			nullKey: env.counter(step, metrics.NullKey), nullValue: env.counter(step, metrics.NullValue),
 		}
 		if out.cached {
@@ -445,121 +433,4 @@ func (s *slidingAggregate[K, V, A]) advance(toMs int64) error {
 		return nil
 	}
 	return s.closing.emit(s.observedMs-s.graceMs, nil)
-}
-
-// slidingCloser emits the results of sliding windows that have closed: those whose end is before the close time.
-type slidingCloser[K, A any] struct {
-	out       *windowOut[K, A]
-	diffMs    int64
-	emittedMs int64 // see windowCloser
-	due       *dueIndex
-}
-
-func newSlidingCloser[K, A any](out *windowOut[K, A], diffMs int64) *slidingCloser[K, A] {
-	c := &slidingCloser[K, A]{out: out, diffMs: diffMs}
-	out.env.EmitProgress(out.store.name, &c.emittedMs)
-	c.due = newDueIndex(c.emittedMs-diffMs, out.store.w.Spec().SegmentMs, c.load)
-	return c
-}
-
-func (c *slidingCloser[K, A]) load(fromMs, toMs int64, add func(atMs, secondMs int64, key []byte)) (err error) {
-	s := c.out.store
-	it, err := s.w.FetchAll(fromMs, toMs, false)
-	if err != nil {
-		return s.env.fault(s.name, err)
-	}
-	for it.Next() {
-		add(it.StartMs(), 0, it.Key())
-	}
-	err = it.Err()
-	if cerr := it.Close(); err == nil {
-		err = cerr
-	}
-	return s.env.fault(s.name, err)
-}
-
-func (c *slidingCloser[K, A]) emit(closeMs int64, headers serde.Headers) error {
-	lastMs := closeMs - c.diffMs - 1 // the last start that has closed
-	if lastMs < 0 || closeMs <= c.emittedMs {
-		return nil
-	}
-	c.emittedMs = closeMs
-	for {
-		row, ok, err := c.due.next(lastMs)
-		if !ok || err != nil {
-			return err
-		}
-		s := c.out.store
-		local, ok, err := s.w.Get([]byte(row.key), row.atMs, 0)
-		if err != nil {
-			return s.env.fault(s.name, err)
-		}
-		if !ok {
-			continue // its aggregate was deleted
-		}
-		if err := c.out.sendClosed([]byte(row.key), row.atMs, local, headers); err != nil {
-			return err
-		}
-	}
-}
-
-// waitingStarts knows which windows of a key have writes that wait in the cache, so that a record need not look through all
-// that waits.
-type waitingStarts[K, A any] struct {
-	out    *windowOut[K, A]
-	byKey  map[string][]int64 // ascending
-	highMs int64              // the highest start put; -1 before the first
-	found  []int64
-}
-
-func newWaitingStarts[K, A any](out *windowOut[K, A]) *waitingStarts[K, A] {
-	w := &waitingStarts[K, A]{out: out, byKey: make(map[string][]int64), highMs: -1}
-	out.env.OnFlush(func() error {
-		if err := out.store.FlushCache(); err != nil {
-			return err
-		}
-		clear(w.byKey)
-		return nil
-	})
-	return w
-}
-
-func (w *waitingStarts[K, A]) add(key []byte, startMs int64) {
-	w.highMs = max(w.highMs, startMs)
-	starts := w.byKey[string(key)]
-	i, found := slices.BinarySearch(starts, startMs)
-	if !found {
-		w.byKey[string(key)] = slices.Insert(starts, i, startMs)
-	}
-}
-
-// starts returns the starts of the key's windows within the bounds, ascending: those in the store and those that wait, some
-// of which may be deletions or written by now.
-func (w *waitingStarts[K, A]) starts(key []byte, fromMs, toMs int64) ([]int64, error) {
-	s := w.out.store
-	// A write that waits moves the store's time already.
-	fromMs = max(fromMs, max(w.highMs, s.w.ObservedStartMs())-s.w.Spec().RetentionMs+1)
-	w.found = w.found[:0]
-	it, err := s.w.Fetch(key, fromMs, toMs, false)
-	if err != nil {
-		return nil, s.env.fault(s.name, err)
-	}
-	for it.Next() {
-		w.found = append(w.found, it.StartMs())
-	}
-	err = it.Err()
-	if cerr := it.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return nil, s.env.fault(s.name, err)
-	}
-	waiting := w.byKey[string(key)]
-	i, _ := slices.BinarySearch(waiting, fromMs)
-	for ; i < len(waiting) && waiting[i] <= toMs; i++ {
-		w.found = append(w.found, waiting[i])
-	}
-	slices.Sort(w.found)
-	w.found = slices.Compact(w.found)
-	return w.found, nil
 }

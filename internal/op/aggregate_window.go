@@ -11,12 +11,11 @@ import (
 	"github.com/millrace-io/millrace/window"
 )
 
-// WindowAggregateSpec describes an aggregation of a stream by key and window.
+// WindowAggregateSpec describes an aggregation of a stream by key and window, of fixed and of sliding windows.
 type WindowAggregateSpec[K, V, A any] struct {
-	Table   *TableSpec
-	Windows window.Enumerable
-	Fold    Fold[K, V, A]
-	Init    func() A // see AggregateSpec
+	Table *TableSpec
+	Fold  Fold[K, V, A]
+	Init  func() A // see AggregateSpec
 	// Late names the step that takes late records; empty: they are only counted. It is read when a task is built.
 	Late *string
 	// EmitOnClose sends the result of each window once, when it has closed, instead of each update. The store must not
@@ -33,7 +32,7 @@ type WindowAggregateSpec[K, V, A any] struct {
 // in Kafka Streams. Windows are updated in the order of their starts.
 //
 // In Kafka Streams: KStreamWindowAggregate.
-func NewWindowAggregate[K, V, A any](spec WindowAggregateSpec[K, V, A]) Factory {
+func NewWindowAggregate[K, V, A any](windows window.Enumerable, spec WindowAggregateSpec[K, V, A]) Factory {
 	return FactoryFunc(func(env *Env, step string, children []Child) (any, error) {
 		late, table, err := splitLate[K, V](env, step, spec.Late, children)
 		if err != nil {
@@ -44,13 +43,13 @@ func NewWindowAggregate[K, V, A any](spec WindowAggregateSpec[K, V, A]) Factory 
 			return nil, err
 		}
 		w := &windowAggregate[K, V, A]{
-			folder: newFolder(env, step, spec.Fold, spec.Init), windowOut: out, windows: spec.Windows, graceMs: spec.Windows.GraceMs(),
+			folder: newFolder(env, step, spec.Fold, spec.Init), windowOut: out, windows: windows, graceMs: windows.GraceMs(),
 			late: late, nullKey: env.counter(step, metrics.NullKey), noWindow: env.counter(step, metrics.NoWindow),
 		}
-		w.time, w.isTime = spec.Windows.(window.Time)
-		w.foreign = !builtIn(spec.Windows)
+		w.time, w.isTime = windows.(window.Time)
+		w.foreign = !builtIn(windows)
 		if spec.EmitOnClose {
-			w.closing = newWindowCloser(out, spec.Windows)
+			w.closing = newWindowCloser(out, windows)
 		}
 		env.OnAdvance(step, w.advance)
 		return w, nil

@@ -20,8 +20,8 @@ func windowTopology(t *testing.T) *topology.Topology {
 		b.AddSource(topology.Source{Name: "source", Topics: []string{"in"},
 			Op: op.NewSource(op.SourceSpec[string, string]{Key: serde.String, Value: serde.String})})
 		b.AddProcessor(topology.Processor{Name: "count", Parents: []string{"source"},
-			Op: op.NewWindowAggregate(op.WindowAggregateSpec[string, string, int64]{
-				Table: spec, Windows: window.Tumbling(10 * time.Millisecond), Late: new(string),
+			Op: op.NewWindowAggregate(window.Tumbling(10*time.Millisecond), op.WindowAggregateSpec[string, string, int64]{
+				Table: spec, Late: new(string),
 				Fold: func(_ *processor.Record[string, string], n int64, _ bool) (int64, bool, error) {
 					return n + 1, true, nil
 				},

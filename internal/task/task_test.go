@@ -73,8 +73,8 @@ func counting() *topology.Builder {
 	w := window.Tumbling(10 * time.Millisecond)
 	spec := &op.TableSpec{Store: "counts"}
 	b.AddSource(topology.Source{Name: "source", Topics: []string{"a"}, Op: text()})
-	b.AddProcessor(topology.Processor{Name: "count", Parents: []string{"source"}, Op: op.NewWindowAggregate(op.WindowAggregateSpec[string, string, int64]{
-		Table: spec, Windows: w, Late: new(string),
+	b.AddProcessor(topology.Processor{Name: "count", Parents: []string{"source"}, Op: op.NewWindowAggregate(w, op.WindowAggregateSpec[string, string, int64]{
+		Table: spec, Late: new(string),
 		Fold: func(_ *processor.Record[string, string], n int64, _ bool) (int64, bool, error) {
 			return n + 1, true, nil
 		},
