@@ -45,8 +45,9 @@ type TaskID struct {
 type TimeKind uint8
 
 const (
-	// StreamTime is event time: the highest timestamp that the task has seen. Such a timer fires only when a record
-	// moves the time, first at the first known time and then on the grid of its interval; missed beats are skipped.
+	// StreamTime is event time: the highest timestamp that the task has seen. Such a timer fires only when a record, or the
+	// passing of time on idle sources (millrace.IdleTimeout), moves it: first at the first known time, and then on the grid of
+	// its interval; missed beats are skipped.
 	StreamTime TimeKind = iota
 	// WallClock is the time of day. Such a timer first fires one interval after it was set.
 	WallClock
@@ -62,19 +63,12 @@ type StoreContext interface {
 	StateStore(name string) (any, error)
 }
 
-// Context is what a step knows about where it runs, and how it sends records on. It belongs to one task and must be used
-// only inside Init, Process, a timer or Close.
+// StepContext is what every user-written step knows about where it runs. It belongs to one task and must be used only while
+// a method of the step, or a timer, is called.
 //
-// In Kafka Streams: ProcessorContext.
-type Context[K, V any] interface {
+// In Kafka Streams: ProcessingContext.
+type StepContext interface {
 	StoreContext
-
-	// Forward hands a record to every following step, in the order in which they were declared, and returns after they
-	// have processed it. A negative timestamp is an error. An error must be returned to the caller of the step.
-	Forward(r Record[K, V]) error
-
-	// ForwardTo hands a record to the following step of that name only.
-	ForwardTo(step string, r Record[K, V]) error
 
 	// Schedule calls fn each time that the interval has passed in the time of that kind. fn gets the current time, not
 	// the scheduled one. Intervals below a millisecond are an error.
@@ -92,7 +86,8 @@ type Context[K, V any] interface {
 	// Metadata tells the origin of the record in process; ok is false inside a timer.
 	Metadata() (m Metadata, ok bool)
 
-	// StreamTime returns the task's highest timestamp; ok is false before the first record.
+	// StreamTime returns the task's highest timestamp, or how far idle sources have let it run on; ok is false before the
+	// first record.
 	StreamTime() (t time.Time, ok bool)
 
 	// Now returns the wall-clock time, which is virtual in tests.
@@ -103,6 +98,21 @@ type Context[K, V any] interface {
 
 	// Step returns the name of the step.
 	Step() string
+}
+
+// Context is what a Processor knows about where it runs, and how it sends records on. It belongs to one task and must be used
+// only inside Init, Process, a timer or Close.
+//
+// In Kafka Streams: ProcessorContext.
+type Context[K, V any] interface {
+	StepContext
+
+	// Forward hands a record to every following step, in the order in which they were declared, and returns after they
+	// have processed it. A negative timestamp is an error. An error must be returned to the caller of the step.
+	Forward(r Record[K, V]) error
+
+	// ForwardTo hands a record to the following step of that name only.
+	ForwardTo(step string, r Record[K, V]) error
 }
 
 // Processor is a user-written step from records of one type to records of another. One is made for each task; it is
@@ -122,7 +132,7 @@ type Processor[KIn, VIn, KOut, VOut any] interface {
 //
 // In Kafka Streams: FixedKeyProcessorContext.
 type ValueContext[V any] interface {
-	StoreContext
+	StepContext
 
 	// Forward sends a value on under the key of the record in process, with its timestamp and headers. Inside a timer
 	// there is no record and the call is an error.
@@ -130,22 +140,16 @@ type ValueContext[V any] interface {
 
 	// ForwardAt is Forward with another timestamp, in milliseconds since the Unix epoch.
 	ForwardAt(v V, timestampMs int64) error
-
-	Schedule(interval time.Duration, kind TimeKind, fn func(now time.Time) error) (Cancel, error)
-	ScheduleAt(start time.Time, interval time.Duration, kind TimeKind, fn func(now time.Time) error) (Cancel, error)
-	RequestCommit()
-	Metadata() (m Metadata, ok bool)
-	StreamTime() (t time.Time, ok bool)
-	Now() time.Time
-	Task() TaskID
-	Step() string
 }
 
 // ValueProcessor is a user-written step that cannot change the key, so no repartition follows from it.
 //
 // In Kafka Streams: FixedKeyProcessor.
 type ValueProcessor[K, VIn, VOut any] interface {
+	// Init is called once before the first record. It takes stores from the context and sets timers.
 	Init(ctx ValueContext[VOut]) error
+	// Process handles one record and forwards any number of values.
 	Process(r Record[K, VIn]) error
+	// Close is called once when the task is closed. It must not forward.
 	Close() error
 }

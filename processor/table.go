@@ -1,29 +1,16 @@
 package processor
 
-import (
-	"time"
-
-	"github.com/millrace-io/millrace/serde"
-)
+import "github.com/millrace-io/millrace/serde"
 
 // TableContext is what a TableProcessor knows about where it runs. It belongs to one task and must be used only inside
 // Init, Value, a timer or Close.
 //
 // In Kafka Streams: ProcessorContext, whose forward is refused there.
 type TableContext interface {
-	StoreContext
+	StepContext
 
 	// Row tells the timestamp and the headers of the update or row in process; inside a timer its time, and no headers.
 	Row() (timestampMs int64, headers serde.Headers)
-
-	Schedule(interval time.Duration, kind TimeKind, fn func(now time.Time) error) (Cancel, error)
-	ScheduleAt(start time.Time, interval time.Duration, kind TimeKind, fn func(now time.Time) error) (Cancel, error)
-	RequestCommit()
-	Metadata() (m Metadata, ok bool)
-	StreamTime() (t time.Time, ok bool)
-	Now() time.Time
-	Task() TaskID
-	Step() string
 }
 
 // TableProcessor is a user-written step that gives each row of a table another value.
