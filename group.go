@@ -1,6 +1,8 @@
 package millrace
 
 import (
+	"context"
+
 	"github.com/millrace-io/millrace/internal/nilness"
 	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/topology"
@@ -42,13 +44,22 @@ func (s Stream[K, V]) GroupByKey(opts ...StepOption) Grouped[K, V] {
 //
 // In Kafka Streams: KStream#groupBy.
 func GroupBy[K, V, K2 any](s Stream[K, V], f func(K, V) K2, opts ...StepOption) Grouped[K2, V] {
-	st := s.b.begin("GroupBy", opts, optNode, optRepartition, optKey, optValue)
-	st.needs(f != nil)
+	return groupBy[K, V, K2](s, "GroupBy", given(opts, f != nil), selectKey(func(k K, v V) (K2, error) { return f(k, v), nil }))
+}
+
+// TryGroupBy is GroupBy with a function that can fail; its error goes to the processing handler. ctx ends with the application.
+func TryGroupBy[K, V, K2 any](s Stream[K, V], f func(ctx context.Context, k K, v V) (K2, error), opts ...StepOption) Grouped[K2, V] {
+	return groupBy[K, V, K2](s, "TryGroupBy", given(opts, f != nil), withCtx(func(ctx context.Context) op.Factory {
+		return selectKey(func(k K, v V) (K2, error) { return f(ctx, k, v) })
+	}))
+}
+
+func groupBy[K, V, K2 any](s Stream[K, V], verb string, opts []StepOption, selectKey op.Factory) Grouped[K2, V] {
+	st := s.b.begin(verb, opts, optNode, optRepartition, optKey, optValue)
 	if st.node == "" && st.repartition != "" {
 		st.node = st.repartition // Grouped.as names both in Kafka Streams
 	}
-	m := selectKey(func(k K, v V) (K2, error) { return f(k, v), nil })
-	in := then[K, V, K2, V](st, s, "KSTREAM-KEY-SELECT-", m, true, nil, s.value)
+	in := then[K, V, K2, V](st, s, "KSTREAM-KEY-SELECT-", selectKey, true, nil, s.value)
 	return Grouped[K2, V]{g: &grouped[K2, V]{in: in, key: keySerde[K2](st, nil), value: valueSerde(st, s.value), name: st.repartition}}
 }
 

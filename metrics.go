@@ -6,7 +6,8 @@ import "github.com/millrace-io/millrace/internal/metrics"
 // under one of them.
 type DropReason string
 
-// The reasons. In Kafka Streams all but the last are one metric, dropped-records.
+// The reasons. In Kafka Streams all are one metric, dropped-records, but for DroppedJoinClosed, DroppedNoWindow and DeadLettered,
+// which are not counted.
 const (
 	// DroppedNullKey: the step needs a key and the record has none.
 	DroppedNullKey = DropReason(metrics.NullKey)
@@ -22,12 +23,12 @@ const (
 	DroppedProduction = DropReason(metrics.Production)
 	// DroppedLate: a window that the record belongs to had closed; counted once for each window.
 	DroppedLate = DropReason(metrics.Late)
-	// DroppedJoinClosed: a row that a record of a stream-stream join met had its final result already; counted once for each
-	// such row.
+	// DroppedJoinClosed: a record of a left or outer join of streams met a row whose window had closed, so that its final result
+	// is out; counted once for each such row.
 	DroppedJoinClosed = DropReason(metrics.JoinClosed)
 	// DroppedNoWindow: the record belongs to no window of the step.
 	DroppedNoWindow = DropReason(metrics.NoWindow)
-	// DroppedExpired: a window store was given a window past its retention, or a versioned store a version older than its
+	// DroppedExpired: a window store was given a window past its retention, a session store a session, or a versioned store a version older than its
 	// history.
 	DroppedExpired = DropReason(metrics.ExpiredOnPut)
 	// DroppedStale: an update of a versioned table came out of order, and the step takes none but the latest.

@@ -13,10 +13,10 @@ import (
 // timestamp to that of the next one, and steps that look rows up by time find the one that held then.
 //
 // Time: history says how far back, behind the highest timestamp that the table has seen, a version may still come in and can
-// still be found. An older update is dropped and counted (ExpiredOnPut), and as of an older time there is no row, except the
+// still be found. An older update is dropped and counted (DroppedExpired), and as of an older time there is no row, except the
 // latest one of each key, which never expires. Records may come out of order: one that is older than the latest version of
 // its key changes the past alone. Steps that know the present only (joins of two tables, the grouping of a table) drop such
-// an update and count it (Stale); a stream taken from the table shows it.
+// an update and count it (DroppedStale); a stream taken from the table shows it.
 //
 // A stream that is joined with a versioned table, or with a table derived from one by Filter or MapTableValues without a store
 // of its own, finds the row as of its own record's timestamp.

@@ -1,6 +1,7 @@
 package milltest_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -445,4 +446,24 @@ func TestC133_OutputOrderWithInternalTopics(t *testing.T) {
 			t.Error("a generation came before the one before it was through")
 		}
 	})
+}
+
+// A grouping function that fails is judged by the processing handler, for that record alone.
+func TestTryGroupBy(t *testing.T) {
+	b := millrace.NewBuilder()
+	byFirst := millrace.TryGroupBy(millrace.From(b, strTopic), func(_ context.Context, _, v string) (string, error) {
+		if v == "" {
+			return "", errors.New("no first letter")
+		}
+		return v[:1], nil
+	}, millrace.WithKey(serde.String))
+	millrace.Count(byFirst, millrace.As("counts"), millrace.NodeName("count")).ToStream().ForEach(func(string, int64) {})
+	d := milltest.New(t, build(t, b), milltest.OnProcessingError(skipBad))
+	for _, r := range []string{"k=apple@1", "k=@2", "k=ash@3"} {
+		pipe(t, d, "in", r)
+	}
+	if n, ok, err := milltest.KeyValue[string, int64](d, "counts", 0).Get("a"); n != 2 || !ok || err != nil {
+		t.Errorf("a: %d, %v, %v", n, ok, err)
+	}
+	wantDropped(t, d, "KSTREAM-KEY-SELECT-0000000001", millrace.DroppedProcessing, 1)
 }
