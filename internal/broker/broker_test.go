@@ -15,6 +15,8 @@ func TestCode_namesAndSentinels(t *testing.T) {
 		is     error
 		course Course
 	}{
+		{CodeGroupIDNotFound, "GROUP_ID_NOT_FOUND", nil, CourseLost},
+		{CodeInvalidTransactionTimeout, "INVALID_TRANSACTION_TIMEOUT", nil, CourseStop},
 		{CodeIllegalGeneration, "ILLEGAL_GENERATION", nil, CourseAwaitRebalance},
 		{CodeRebalanceInProgress, "REBALANCE_IN_PROGRESS", nil, CourseAwaitRebalance},
 		{CodeStaleMemberEpoch, "STALE_MEMBER_EPOCH", nil, CourseAwaitRebalance},

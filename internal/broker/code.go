@@ -42,6 +42,7 @@ const (
 	CodeInvalidProducerEpoch               Code = 47
 	CodeInvalidTxnState                    Code = 48
 	CodeInvalidProducerIDMapping           Code = 49
+	CodeInvalidTransactionTimeout          Code = 50
 	CodeConcurrentTransactions             Code = 51
 	CodeTransactionalIDAuthorizationFailed Code = 53
 	CodeOperationNotAttempted              Code = 55

@@ -116,7 +116,8 @@ func (c Code) Course() Course {
 		return CourseNone
 	case CodeIllegalGeneration, CodeRebalanceInProgress, CodeStaleMemberEpoch:
 		return CourseAwaitRebalance
-	case CodeUnknownMemberID, CodeFencedInstanceID, CodeFencedMemberEpoch:
+	case CodeUnknownMemberID, CodeFencedInstanceID, CodeFencedMemberEpoch,
+		CodeGroupIDNotFound: // of a commit: the group has lost all its members
 		return CourseLost
 	case CodeUnstableOffsetCommit, CodeConcurrentTransactions,
 		CodeCoordinatorLoadInProgress, CodeCoordinatorNotAvailable, CodeNotCoordinator:
@@ -125,7 +126,7 @@ func (c Code) Course() Course {
 		return CourseRebuild
 	case CodeRequestTimedOut, CodeNetworkException:
 		return CourseUnknown
-	case CodeUnsupportedVersion:
+	case CodeUnsupportedVersion, CodeInvalidTransactionTimeout:
 		return CourseStop
 	}
 	if c.unauthorized() {

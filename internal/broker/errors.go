@@ -28,6 +28,8 @@ var (
 	ErrUnreachable = errors.New("no broker can be reached")
 	// ErrClosed means that the client was closed.
 	ErrClosed = errors.New("client closed")
+	// ErrAborted is the answer to a record that was given up with its transaction.
+	ErrAborted = errors.New("given up with its transaction")
 	// ErrMixedGroup means that the group holds members that do not speak this library's protocol.
 	ErrMixedGroup = errors.New("group holds other members")
 	// ErrTopologyMismatch means that the group's leader runs another topology under the same application id.

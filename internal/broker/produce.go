@@ -62,6 +62,8 @@ func produceHint(err error) string {
 		return ": raise max.message.bytes of the topic (and max.request.size here), or make the record smaller"
 	case errors.Is(err, ErrUnknownTopic):
 		return ": create the topic"
+	case errors.Is(err, CodeTransactionalIDAuthorizationFailed):
+		return ": grant WRITE and DESCRIBE on the transactional id"
 	case errors.Is(err, ErrUnauthorized):
 		return ": grant WRITE on the topic"
 	}

@@ -23,10 +23,10 @@ func (c *Cluster) Admin() *Admin { return &Admin{c: c} }
 func (a *Admin) Close() {}
 
 // ClusterID implements broker.Admin.
-func (a *Admin) ClusterID(context.Context) (id string, err error) {
+func (a *Admin) ClusterID(ctx context.Context) (id string, err error) {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
-	err = a.c.do(Call{Op: OpClusterID}, func() error { id = a.c.id; return nil })
+	err = a.c.do(ctx, Call{Op: OpClusterID}, func() error { id = a.c.id; return nil })
 	return id, err
 }
 
@@ -35,10 +35,10 @@ func (t *topic) info() broker.TopicInfo {
 }
 
 // Topics implements broker.Admin.
-func (a *Admin) Topics(_ context.Context, names ...string) (out map[string]broker.TopicInfo, err error) {
+func (a *Admin) Topics(ctx context.Context, names ...string) (out map[string]broker.TopicInfo, err error) {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
-	err = a.c.do(Call{Op: OpTopics, Topic: strings.Join(names, ",")}, func() error {
+	err = a.c.do(ctx, Call{Op: OpTopics, Topic: strings.Join(names, ",")}, func() error {
 		out = make(map[string]broker.TopicInfo, len(names))
 		for _, n := range names {
 			if t := a.c.topics[n]; t != nil {
@@ -53,10 +53,10 @@ func (a *Admin) Topics(_ context.Context, names ...string) (out map[string]broke
 }
 
 // MatchTopics implements broker.Admin.
-func (a *Admin) MatchTopics(_ context.Context, pattern string) (out []broker.TopicInfo, err error) {
+func (a *Admin) MatchTopics(ctx context.Context, pattern string) (out []broker.TopicInfo, err error) {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
-	err = a.c.do(Call{Op: OpMatchTopics, Topic: pattern}, func() error {
+	err = a.c.do(ctx, Call{Op: OpMatchTopics, Topic: pattern}, func() error {
 		re, err := regexp.Compile("^(?:" + pattern + ")$")
 		if err != nil {
 			return fmt.Errorf("millrace: topic pattern %q: %w", pattern, err)
@@ -72,10 +72,10 @@ func (a *Admin) MatchTopics(_ context.Context, pattern string) (out []broker.Top
 }
 
 // CreateTopic implements broker.Admin.
-func (a *Admin) CreateTopic(_ context.Context, t broker.TopicSpec) error {
+func (a *Admin) CreateTopic(ctx context.Context, t broker.TopicSpec) error {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
-	return a.c.do(Call{Op: OpCreateTopic, Topic: t.Name}, func() error {
+	return a.c.do(ctx, Call{Op: OpCreateTopic, Topic: t.Name}, func() error {
 		if a.c.topics[t.Name] != nil {
 			return fmt.Errorf("millrace: create topic %s: %w", t.Name, broker.ErrTopicExists)
 		}
@@ -85,10 +85,10 @@ func (a *Admin) CreateTopic(_ context.Context, t broker.TopicSpec) error {
 }
 
 // TopicConfigs implements broker.Admin. It gives what CreateTopic or SetConfig set; no defaults are filled in.
-func (a *Admin) TopicConfigs(_ context.Context, names ...string) (out map[string]map[string]string, err error) {
+func (a *Admin) TopicConfigs(ctx context.Context, names ...string) (out map[string]map[string]string, err error) {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
-	err = a.c.do(Call{Op: OpTopicConfigs, Topic: strings.Join(names, ",")}, func() error {
+	err = a.c.do(ctx, Call{Op: OpTopicConfigs, Topic: strings.Join(names, ",")}, func() error {
 		out = make(map[string]map[string]string)
 		for _, n := range names {
 			if t := a.c.topics[n]; t != nil {
@@ -113,10 +113,10 @@ func (c *Cluster) SetConfig(name, key, value string) {
 }
 
 // ListOffsets implements broker.Admin.
-func (a *Admin) ListOffsets(_ context.Context, which broker.ListOffset, tps ...broker.TopicPartition) (out map[broker.TopicPartition]int64, err error) {
+func (a *Admin) ListOffsets(ctx context.Context, which broker.ListOffset, tps ...broker.TopicPartition) (out map[broker.TopicPartition]int64, err error) {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
-	err = a.c.do(Call{Op: OpListOffsets, Partitions: tps}, func() error {
+	err = a.c.do(ctx, Call{Op: OpListOffsets, Partitions: tps}, func() error {
 		out = make(map[broker.TopicPartition]int64, len(tps))
 		for _, tp := range tps {
 			l := a.c.log(tp)
@@ -141,10 +141,10 @@ func (a *Admin) ListOffsets(_ context.Context, which broker.ListOffset, tps ...b
 }
 
 // DeleteRecords implements broker.Admin.
-func (a *Admin) DeleteRecords(_ context.Context, before map[broker.TopicPartition]int64) error {
+func (a *Admin) DeleteRecords(ctx context.Context, before map[broker.TopicPartition]int64) error {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
-	return a.c.do(Call{Op: OpDeleteRecords, Before: maps.Clone(before)}, func() error {
+	return a.c.do(ctx, Call{Op: OpDeleteRecords, Before: maps.Clone(before)}, func() error {
 		for tp, offset := range before {
 			l := a.c.log(tp)
 			if l == nil {
@@ -160,10 +160,10 @@ func (a *Admin) DeleteRecords(_ context.Context, before map[broker.TopicPartitio
 }
 
 // EpochEnds implements broker.Admin. Epochs are raised by CutEnd.
-func (a *Admin) EpochEnds(_ context.Context, epochs map[broker.TopicPartition]int32) (out map[broker.TopicPartition]broker.EpochEnd, err error) {
+func (a *Admin) EpochEnds(ctx context.Context, epochs map[broker.TopicPartition]int32) (out map[broker.TopicPartition]broker.EpochEnd, err error) {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
-	err = a.c.do(Call{Op: OpEpochEnds, Partitions: slices.Collect(maps.Keys(epochs))}, func() error {
+	err = a.c.do(ctx, Call{Op: OpEpochEnds, Partitions: slices.Collect(maps.Keys(epochs))}, func() error {
 		out = make(map[broker.TopicPartition]broker.EpochEnd, len(epochs))
 		for tp, epoch := range epochs {
 			l := a.c.log(tp)
@@ -187,10 +187,10 @@ func (a *Admin) CommittedOffsets(ctx context.Context, group string, tps ...broke
 	defer a.c.mu.Unlock()
 	g := a.c.group(group)
 	stable := func() bool {
-		return !slices.ContainsFunc(tps, func(tp broker.TopicPartition) bool { return g.pendingTxn[tp] })
+		return !slices.ContainsFunc(tps, func(tp broker.TopicPartition) bool { return g.pending(tp) })
 	}
 	ok := a.c.await(ctx, stable)
-	err = a.c.do(Call{Op: OpCommittedOffsets, Group: group, Partitions: tps}, func() error {
+	err = a.c.do(ctx, Call{Op: OpCommittedOffsets, Group: group, Partitions: tps}, func() error {
 		if !ok {
 			return fmt.Errorf("millrace: group %s: fetch committed offsets: %w", group, broker.CodeUnstableOffsetCommit)
 		}
@@ -207,37 +207,20 @@ func (a *Admin) CommittedOffsets(ctx context.Context, group string, tps ...broke
 }
 
 // CommitOffsets implements broker.Admin.
-func (a *Admin) CommitOffsets(_ context.Context, group string, id broker.Identity, offsets map[broker.TopicPartition]broker.OffsetMeta) error {
+func (a *Admin) CommitOffsets(ctx context.Context, group string, id broker.Identity, offsets map[broker.TopicPartition]broker.OffsetMeta) error {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
 	g := a.c.group(group)
-	return a.c.do(Call{Op: OpCommitOffsets, Group: group, Identity: id, Offsets: maps.Clone(offsets)}, func() error {
-		refused := make(map[broker.TopicPartition]broker.Code)
-		code := g.check(id)
-		for tp, o := range offsets {
-			switch {
-			case code != 0:
-				refused[tp] = code
-			case a.c.log(tp) == nil:
-				refused[tp] = broker.CodeUnknownTopicOrPartition
-			case len(o.Metadata) > 4096:
-				refused[tp] = broker.CodeOffsetMetadataTooLarge
-			default:
-				g.committed[tp] = o
-			}
-		}
-		if len(refused) > 0 {
-			return &broker.CommitError{Group: group, Identity: id, Partitions: refused}
-		}
-		return nil
+	return a.c.do(ctx, Call{Op: OpCommitOffsets, Group: group, Identity: id, Offsets: maps.Clone(offsets)}, func() error {
+		return g.commit(id, offsets, func(tp broker.TopicPartition, o broker.OffsetMeta) { g.committed[tp] = o })
 	})
 }
 
 // Group implements broker.Admin.
-func (a *Admin) Group(_ context.Context, group string) (info broker.GroupInfo, err error) {
+func (a *Admin) Group(ctx context.Context, group string) (info broker.GroupInfo, err error) {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
-	err = a.c.do(Call{Op: OpGroup, Group: group}, func() error {
+	err = a.c.do(ctx, Call{Op: OpGroup, Group: group}, func() error {
 		g := a.c.groups[group]
 		if g == nil {
 			info = broker.GroupInfo{State: "Dead"}

@@ -8,8 +8,9 @@
 //   - logs, with open, committed and aborted transactions, compaction gaps and a log start that moves: [Cluster.Append],
 //     [Cluster.AppendTxn], [Cluster.EndTxn], [Cluster.Remove], [Cluster.Truncate];
 //   - produced records that are written, acknowledged, held back, refused or written without an answer: [Producer];
+//   - transactions whose producer is fenced, whose coordinator gives them up, whose markers come late: [Transactions];
 //   - groups that rebalance, expire members and hand out member ids behind a member's back: [Group];
-//   - any request that fails, or takes effect and loses its answer: [Cluster.Inject].
+//   - any request that fails, hangs, or takes effect and loses its answer: [Cluster.Inject].
 //
 // All methods may also be called from several goroutines.
 package brokertest
@@ -34,6 +35,7 @@ type Cluster struct {
 	faults    []*Fault
 	calls     []Call
 	producers []*Producer
+	txns      map[string]*coordinated // by transactional id
 	nextID    int
 }
 
@@ -56,7 +58,7 @@ func ClusterID(id string) Option { return func(c *Cluster) { c.id = id } }
 
 // New makes an empty cluster.
 func New(opts ...Option) *Cluster {
-	c := &Cluster{id: "test-cluster", topics: make(map[string]*topic), groups: make(map[string]*Group)}
+	c := &Cluster{id: "test-cluster", topics: make(map[string]*topic), groups: make(map[string]*Group), txns: make(map[string]*coordinated)}
 	c.changed = sync.NewCond(&c.mu)
 	for _, o := range opts {
 		o(c)
@@ -125,7 +127,9 @@ type Call struct {
 	Group      string
 	Topic      string // the topic of CreateTopic and of reads
 	Identity   broker.Identity
-	Offsets    map[broker.TopicPartition]broker.OffsetMeta // of CommitOffsets
+	Txn        string                                      // the transactional id
+	Commit     bool                                        // of OpEndTxn
+	Offsets    map[broker.TopicPartition]broker.OffsetMeta // of CommitOffsets, plain or in a transaction
 	Before     map[broker.TopicPartition]int64             // of DeleteRecords
 	Partitions []broker.TopicPartition
 	Err        error // what was answered

@@ -1,6 +1,8 @@
 package brokertest
 
 import (
+	"context"
+	"fmt"
 	"slices"
 
 	"github.com/millrace-io/millrace/internal/broker"
@@ -24,6 +26,10 @@ const (
 	OpGroup            Op = "group"
 	OpRead             Op = "read"
 	OpFetch            Op = "fetch" // one partition of a Poll
+	OpProve            Op = "prove" // InitProducerID
+	OpBegin            Op = "begin" // asks no broker
+	OpTxnOffsets       Op = "txn offsets"
+	OpEndTxn           Op = "end txn"
 )
 
 // Fault makes requests fail. The first one that matches is used, in the order of Inject.
@@ -34,6 +40,10 @@ type Fault struct {
 	// Applied lets the request take effect before its answer is replaced by Err: a lost answer. Otherwise the request
 	// itself is lost.
 	Applied bool
+	// Block holds the request back until Release or the end of its context, before it takes effect or (if Applied) after.
+	// Without an Err it goes on then as if nothing had been. The call must be made on a goroutine of its own; Do tells that
+	// it is held. OpFetch cannot be held.
+	Block bool
 	// Times is how many requests fail; 0 is one, below 0 is all.
 	Times int
 	// When limits the fault to some requests of the kind.
@@ -41,7 +51,8 @@ type Fault struct {
 	// Do, if set, runs when the fault strikes, after the request took effect (if Applied). It must not call the Cluster.
 	Do func(Call)
 
-	hits int
+	hits     int
+	released bool
 }
 
 // Inject adds a fault to come. Hits of the returned fault tells how often it struck.
@@ -80,6 +91,14 @@ func (i *Injected) Remove() {
 	i.c.faults = slices.DeleteFunc(i.c.faults, func(f *Fault) bool { return f == i.f })
 }
 
+// Release lets go the requests that the fault holds back, and does not hold any more of them.
+func (i *Injected) Release() {
+	i.c.mu.Lock()
+	defer i.c.mu.Unlock()
+	i.f.released = true
+	i.c.changed.Broadcast()
+}
+
 // fault takes the fault that strikes a request, nil if none. The cluster is locked.
 func (c *Cluster) fault(call Call) *Fault {
 	for i, f := range c.faults {
@@ -96,19 +115,35 @@ func (c *Cluster) fault(call Call) *Fault {
 }
 
 // do carries out a request: under the lock, with the faults of its kind, and with a note in the list of calls.
-func (c *Cluster) do(call Call, apply func() error) error {
+func (c *Cluster) do(ctx context.Context, call Call, apply func() error) error {
 	f := c.fault(call)
 	if f == nil {
 		call.Err = apply()
 	} else {
-		if f.Applied {
-			_ = apply() // the answer is lost, whatever it was
-		}
-		if f.Do != nil {
-			f.Do(call)
-		}
-		call.Err = f.Err
+		call.Err = c.strike(ctx, f, call, apply)
 	}
 	c.calls = append(c.calls, call)
 	return call.Err
+}
+
+func (c *Cluster) strike(ctx context.Context, f *Fault, call Call, apply func() error) error {
+	var err error
+	if f.Applied {
+		err = apply()
+	}
+	if f.Do != nil {
+		f.Do(call)
+	}
+	if f.Block {
+		if !c.wait(ctx, func() bool { return f.released }) {
+			return fmt.Errorf("millrace: %s: %w: %w", call.Op, broker.ErrNoAnswer, context.Cause(ctx))
+		}
+		if !f.Applied && f.Err == nil {
+			err = apply()
+		}
+		if f.Err == nil {
+			return err
+		}
+	}
+	return f.Err // what was answered is lost
 }

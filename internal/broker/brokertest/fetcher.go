@@ -228,23 +228,24 @@ func (f *Fetcher) Close() {
 
 // await waits, under the lock, until ready or the end of the context; without Blocking it tries once.
 func (c *Cluster) await(ctx context.Context, ready func() bool) bool {
-	if ready() {
-		return true
-	}
-	if !c.blocking {
-		return false
-	}
+	return ready() || c.blocking && c.wait(ctx, ready)
+}
+
+// wait waits for the condition in any cluster. The cluster is locked.
+func (c *Cluster) wait(ctx context.Context, ready func() bool) bool {
 	stop := context.AfterFunc(ctx, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.changed.Broadcast()
 	})
 	defer stop()
-	for ctx.Err() == nil {
-		c.changed.Wait()
+	for {
 		if ready() {
 			return true
 		}
+		if ctx.Err() != nil {
+			return false
+		}
+		c.changed.Wait()
 	}
-	return false
 }

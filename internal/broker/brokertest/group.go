@@ -91,6 +91,19 @@ func (g *Group) SetPending(tp broker.TopicPartition, pending bool) {
 	g.c.changed.Broadcast()
 }
 
+// pending reports whether a transaction that has not ended holds an offset of a partition.
+func (g *Group) pending(tp broker.TopicPartition) bool {
+	if g.pendingTxn[tp] {
+		return true
+	}
+	for _, x := range g.c.txns {
+		if _, ok := x.offsets[g.name][tp]; ok {
+			return true
+		}
+	}
+	return false
+}
+
 // SetInfo makes the cluster describe the group as given: one of other clients, say.
 func (g *Group) SetInfo(info broker.GroupInfo) {
 	g.c.mu.Lock()
@@ -180,6 +193,28 @@ func (g *Group) check(id broker.Identity) broker.Code {
 		return broker.CodeRebalanceInProgress
 	}
 	return 0
+}
+
+// commit gives put the offsets that the coordinator takes from an identity; the error names the others.
+func (g *Group) commit(id broker.Identity, offsets map[broker.TopicPartition]broker.OffsetMeta, put func(broker.TopicPartition, broker.OffsetMeta)) error {
+	refused := make(map[broker.TopicPartition]broker.Code)
+	code := g.check(id)
+	for tp, o := range offsets {
+		switch {
+		case code != 0:
+			refused[tp] = code
+		case g.c.log(tp) == nil:
+			refused[tp] = broker.CodeUnknownTopicOrPartition
+		case len(o.Metadata) > 4096:
+			refused[tp] = broker.CodeOffsetMetadataTooLarge
+		default:
+			put(tp, o)
+		}
+	}
+	if len(refused) > 0 {
+		return &broker.CommitError{Group: g.name, Identity: id, Partitions: refused}
+	}
+	return nil
 }
 
 // JoinOption describes a member.

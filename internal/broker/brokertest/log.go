@@ -132,6 +132,11 @@ func (c *Cluster) AppendTxn(txn string, tp broker.TopicPartition, recs ...broker
 func (c *Cluster) EndTxn(txn string, commit bool, only ...broker.TopicPartition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.endTxn(txn, commit, only...)
+	c.changed.Broadcast()
+}
+
+func (c *Cluster) endTxn(txn string, commit bool, only ...broker.TopicPartition) {
 	for _, t := range c.topics {
 		for p, l := range t.logs {
 			first, ok := l.open[txn]
@@ -147,7 +152,6 @@ func (c *Cluster) EndTxn(txn string, commit bool, only ...broker.TopicPartition)
 			l.add(broker.Record{}, txn, true)
 		}
 	}
-	c.changed.Broadcast()
 }
 
 // Remove takes records out of the log and leaves gaps, as compaction does.

@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -13,6 +14,7 @@ import (
 // goroutine that calls these, never inside Produce.
 type Producer struct {
 	c       *Cluster
+	txn     *Transactions // whose records these are, nil if none's
 	queue   []*pending
 	held    map[broker.TopicPartition]bool // neither written nor acknowledged
 	heldAck map[broker.TopicPartition]bool // written, not acknowledged
@@ -69,11 +71,27 @@ func (p *Producer) Produce(r broker.ProduceRecord, done func(offset int64, err e
 		}
 	}
 	x := &pending{rec: r, done: done, bytes: size(r), offset: -1}
-	if p.closed {
-		x.err, x.written = broker.ErrClosed, true
+	if err := p.notNow(); err != nil {
+		x.fail(err)
 	}
 	p.bytes += x.bytes
 	p.queue = append(p.queue, x)
+}
+
+// notNow is why no record can be produced now.
+func (p *Producer) notNow() error {
+	if p.closed {
+		return broker.ErrClosed
+	}
+	if p.txn != nil && p.txn.state != txnOpen {
+		return fmt.Errorf("%w: no transaction is open", broker.CodeInvalidTxnState)
+	}
+	return nil
+}
+
+// fail makes an error the record's answer.
+func (x *pending) fail(err error) {
+	x.written, x.offset, x.err = true, -1, &broker.ProduceError{TopicPartition: x.tp(), Err: err}
 }
 
 func size(r broker.ProduceRecord) int64 {
@@ -113,17 +131,33 @@ func (p *Producer) Flushes() int {
 func (p *Producer) Close() {
 	p.c.mu.Lock()
 	p.closed = true
-	for _, x := range p.queue {
-		if x.err == nil {
-			x.offset, x.err = -1, broker.ErrClosed
-		}
-		x.written = true
-	}
-	p.holdAll, p.ackAll = false, false
-	clear(p.held)
-	clear(p.heldAck)
 	p.c.mu.Unlock()
-	p.Ack(-1)
+	p.giveUp(broker.ErrClosed)
+	p.Release()
+}
+
+// giveUp answers everything that has no answer, held or not.
+func (p *Producer) giveUp(err error) {
+	p.c.mu.Lock()
+	all := p.queue
+	p.queue, p.bytes = nil, 0
+	for _, x := range all {
+		if x.err == nil {
+			x.fail(err)
+		}
+		p.answered(x)
+	}
+	p.c.mu.Unlock()
+	for _, x := range all {
+		x.done(x.offset, x.err)
+	}
+}
+
+// answered notes an answer before it is given. The cluster is locked.
+func (p *Producer) answered(x *pending) {
+	if p.txn != nil {
+		p.txn.answered(x.err)
+	}
 }
 
 // Hold keeps records of partitions in the queue until Release; without partitions it holds all.
@@ -201,7 +235,7 @@ func (p *Producer) Write(n int) int {
 		if count == n {
 			break
 		}
-		if x.written || p.holdAll || p.held[x.tp()] {
+		if x.written || p.holdAll || p.held[x.tp()] || p.txn != nil && p.txn.ending() {
 			continue
 		}
 		p.write(x)
@@ -217,19 +251,27 @@ func (p *Producer) write(x *pending) {
 	x.written = true
 	err, alsoWrite := p.refusal(x.rec)
 	if err != nil {
-		x.err = &broker.ProduceError{TopicPartition: x.tp(), Err: err}
+		x.fail(err)
 		if !alsoWrite {
 			return
 		}
 	}
 	l := p.c.log(x.tp())
 	if l == nil {
-		x.err = &broker.ProduceError{TopicPartition: x.tp(), Err: broker.CodeUnknownTopicOrPartition}
+		x.fail(broker.CodeUnknownTopicOrPartition)
 		return
+	}
+	txn := ""
+	if p.txn != nil {
+		if code := p.txn.joins(); code != 0 {
+			x.fail(code)
+			return
+		}
+		txn = p.txn.id
 	}
 	offset := l.add(broker.Record{
 		Key: slices.Clone(x.rec.Key), Value: slices.Clone(x.rec.Value), Headers: x.rec.Headers.Clone(), TimestampMs: x.rec.TimestampMs,
-	}, "", false)
+	}, txn, false)
 	if x.err == nil {
 		x.offset = offset
 	}
@@ -271,6 +313,7 @@ func (p *Producer) Ack(n int) int {
 		}
 		ready = append(ready, x)
 		p.bytes -= x.bytes
+		p.answered(x)
 	}
 	p.queue = rest
 	p.c.mu.Unlock()

@@ -33,7 +33,7 @@ func (r *Reader) Read(ctx context.Context, tp broker.TopicPartition, offset int6
 	defer cancel()
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
-	err = r.c.do(Call{Op: OpRead, Topic: tp.Topic, Partitions: []broker.TopicPartition{tp}}, func() error {
+	err = r.c.do(ctx, Call{Op: OpRead, Topic: tp.Topic, Partitions: []broker.TopicPartition{tp}}, func() error {
 		var missing bool
 		r.c.await(ctx, func() bool {
 			l := r.c.log(tp)

@@ -12,83 +12,119 @@ import (
 	"github.com/millrace-io/millrace/internal/broker"
 )
 
+// commit is what a plain offset commit and one in a transaction have in common: which topics are named how, and what was
+// refused.
+type commit struct {
+	meta    *metadata
+	group   string
+	id      broker.Identity
+	offsets map[broker.TopicPartition]broker.OffsetMeta
+	topics  []commitTopic // to be sent
+	names   map[[16]byte]string
+	refused map[broker.TopicPartition]broker.Code
+}
+
+type commitTopic struct {
+	name       string
+	id         [16]byte
+	partitions []int32
+}
+
+func (m *metadata) commit(ctx context.Context, group string, id broker.Identity, offsets map[broker.TopicPartition]broker.OffsetMeta) (*commit, error) {
+	topics, partitions := byTopic(slices.Collect(maps.Keys(offsets)))
+	if err := m.identify(ctx, topics); err != nil {
+		return nil, err
+	}
+	c := &commit{
+		meta: m, group: group, id: id, offsets: offsets,
+		names:   make(map[[16]byte]string, len(topics)),
+		refused: make(map[broker.TopicPartition]broker.Code),
+	}
+	for _, t := range topics {
+		meta := m.topic(t)
+		if meta.id == [16]byte{} && meta.err != nil {
+			for _, p := range partitions[t] {
+				c.refused[broker.TopicPartition{Topic: t, Partition: p}] = broker.CodeUnknownTopicOrPartition
+			}
+			continue
+		}
+		c.names[meta.id] = t
+		c.topics = append(c.topics, commitTopic{name: t, id: meta.id, partitions: partitions[t]})
+	}
+	return c, nil
+}
+
+func (c *commit) offset(topic string, p int32) broker.OffsetMeta {
+	return c.offsets[broker.TopicPartition{Topic: topic, Partition: p}]
+}
+
+// instance is the instance id of the request.
+func (c *commit) instance() *string {
+	if c.id.InstanceID == "" {
+		return nil
+	}
+	return kmsg.StringPtr(c.id.InstanceID)
+}
+
+// answer notes what a partition got. The topic is named by its id where the response has no names.
+func (c *commit) answer(byID bool, topic string, id [16]byte, p int32, code int16) {
+	if code == 0 {
+		return
+	}
+	if byID {
+		topic = c.names[id]
+	}
+	refused := broker.Code(code)
+	c.refused[broker.TopicPartition{Topic: topic, Partition: p}] = refused
+	if refused.Is(broker.ErrUnknownTopic) {
+		// Deleted, or created again: its old offsets are void, so this commit is not tried under the new id.
+		c.meta.forget(topic)
+	}
+}
+
+func (c *commit) err() error {
+	if len(c.refused) == 0 {
+		return nil
+	}
+	return &broker.CommitError{Group: c.group, Identity: c.id, Partitions: c.refused}
+}
+
 // CommitOffsets implements broker.Admin.
 func (a *Admin) CommitOffsets(ctx context.Context, group string, id broker.Identity, offsets map[broker.TopicPartition]broker.OffsetMeta) error {
 	if len(offsets) == 0 {
 		return nil
 	}
 	what := fmt.Sprintf("group %s: commit offsets of %d partitions", group, len(offsets))
-	topics, partitions := byTopic(slices.Collect(maps.Keys(offsets)))
-	if err := a.identify(ctx, topics); err != nil {
+	c, err := a.meta.commit(ctx, group, id, offsets)
+	if err != nil {
 		return a.c.fail(what, err)
 	}
-	req := kmsg.NewPtrOffsetCommitRequest()
-	req.Group, req.MemberID, req.Generation = group, id.MemberID, id.Generation
-	if id.InstanceID != "" {
-		req.InstanceID = kmsg.StringPtr(id.InstanceID)
+	if len(c.topics) == 0 {
+		return c.err()
 	}
-	names := make(map[[16]byte]string, len(topics))
-	refused := make(map[broker.TopicPartition]broker.Code)
-	for _, t := range topics {
-		meta := a.meta.topic(t)
-		if meta.id == [16]byte{} && meta.err != nil {
-			for _, p := range partitions[t] {
-				refused[broker.TopicPartition{Topic: t, Partition: p}] = broker.CodeUnknownTopicOrPartition
-			}
-			continue
-		}
-		names[meta.id] = t
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Group, req.MemberID, req.InstanceID, req.Generation = group, id.MemberID, c.instance(), id.Generation
+	for _, t := range c.topics {
 		rt := kmsg.NewOffsetCommitRequestTopic()
-		rt.Topic, rt.TopicID = t, meta.id
-		for _, p := range partitions[t] {
-			o := offsets[broker.TopicPartition{Topic: t, Partition: p}]
+		rt.Topic, rt.TopicID = t.name, t.id
+		for _, p := range t.partitions {
+			o := c.offset(t.name, p)
 			rp := kmsg.NewOffsetCommitRequestTopicPartition()
 			rp.Partition, rp.Offset, rp.LeaderEpoch, rp.Metadata = p, o.Offset, o.Epoch, kmsg.StringPtr(o.Metadata)
 			rt.Partitions = append(rt.Partitions, rp)
 		}
 		req.Topics = append(req.Topics, rt)
 	}
-	if len(req.Topics) > 0 {
-		resp, err := req.RequestWith(ctx, a.c.Client)
-		if err != nil {
-			return a.c.fail(what, err)
-		}
-		for _, t := range resp.Topics {
-			name := t.Topic
-			if resp.Version >= 10 {
-				name = names[t.TopicID]
-			}
-			for _, p := range t.Partitions {
-				if p.ErrorCode == 0 {
-					continue
-				}
-				code := broker.Code(p.ErrorCode)
-				refused[broker.TopicPartition{Topic: name, Partition: p.Partition}] = code
-				if code.Is(broker.ErrUnknownTopic) {
-					// Deleted, or created again: its old offsets are void, so this commit is not tried under the new id.
-					a.meta.forget(name)
-				}
-			}
+	resp, err := req.RequestWith(ctx, a.c.Client)
+	if err != nil {
+		return a.c.fail(what, err)
+	}
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			c.answer(resp.Version >= 10, t.Topic, t.TopicID, p.Partition, p.ErrorCode)
 		}
 	}
-	if len(refused) > 0 {
-		return &broker.CommitError{Group: group, Identity: id, Partitions: refused}
-	}
-	return nil
-}
-
-// identify makes sure that the ids of topics are known.
-func (a *Admin) identify(ctx context.Context, topics []string) error {
-	var unknown []string
-	for _, t := range topics {
-		if m := a.meta.topic(t); m.version == 0 || m.err != nil {
-			unknown = append(unknown, t)
-		}
-	}
-	if len(unknown) == 0 {
-		return nil
-	}
-	return a.meta.load(ctx, a.meta.last(), unknown...)
+	return c.err()
 }
 
 // CommittedOffsets implements broker.Admin.
@@ -106,7 +142,7 @@ func (a *Admin) CommittedOffsets(ctx context.Context, group string, tps ...broke
 
 func (a *Admin) fetchCommitted(ctx context.Context, group string, tps []broker.TopicPartition, out map[broker.TopicPartition]broker.OffsetMeta) error {
 	topics, partitions := byTopic(tps)
-	if err := a.identify(ctx, topics); err != nil {
+	if err := a.meta.identify(ctx, topics); err != nil {
 		return err
 	}
 	req := kmsg.NewPtrOffsetFetchRequest()

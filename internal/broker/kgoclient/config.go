@@ -5,7 +5,7 @@
 //
 //   - [Fetcher] reads partitions that the engine chose; [Reader] reads single ones for restore. Both send their own Fetch
 //     requests instead of using franz-go's consumer: see fetch.go for why.
-//   - [Producer] writes, idempotently.
+//   - [Producer] writes, idempotently; [Transactions] writes in transactions.
 //   - [Membership] is the instance's part in its group: a group client that joins, heartbeats and is assigned, and never
 //     fetches a record, since its topics are paused and its assignor tells it of no partition. The group's members and its
 //     leader speak of tasks, see docs/format/group-metadata.md.
@@ -21,6 +21,14 @@
 //     nothing had happened. Membership notices in the assignor, which sees the id at each join.
 //   - franz-go's record timeout counts from the record's timestamp, so every record with an old event time would fail at
 //     once. Producer gives records a shared context with a deadline instead.
+//   - A transaction ends through franz-go, whose bookkeeping decides what is sent: an end without an acknowledged record is
+//     not sent at all, and one sent as a request of our own would take an epoch that franz-go does not learn of.
+//   - franz-go may take a new epoch within a transaction and go on as if nothing had happened; the coordinator has aborted
+//     what was written before. Transactions compares the epoch before each commit.
+//   - franz-go forgets, at the end of a transaction, a record of a topic that it has just learnt of, and then commits nothing
+//     without an error. See Transactions.settle.
+//   - No context ends a record of a transaction that may have been written. Transactions fails all records when one
+//     outlives its deadline, and takes a new client.
 //   - franz-go's Close waits for a join that is under way, for as long as the group may take to rebalance. Membership.Leave
 //     takes the member out by a request of its own and ends the client's context.
 package kgoclient

@@ -114,3 +114,17 @@ func (m *metadata) last() uint64 {
 	defer m.mu.Unlock()
 	return m.version
 }
+
+// identify makes sure that the ids of topics are known.
+func (m *metadata) identify(ctx context.Context, topics []string) error {
+	var unknown []string
+	for _, t := range topics {
+		if tm := m.topic(t); tm.version == 0 || tm.err != nil {
+			unknown = append(unknown, t)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	return m.load(ctx, m.last(), unknown...)
+}

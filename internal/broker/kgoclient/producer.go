@@ -29,6 +29,9 @@ type Producer struct {
 	stop     context.CancelFunc
 	deadline atomic.Pointer[deadline]
 	renew    sync.Mutex
+	watch    watcher     // of a transactional producer
+	expired  atomic.Bool // records were failed for their deadline
+	givenUp  atomic.Bool // closed because the producer goes on with another client
 	causes   struct {
 		sync.Mutex
 		err   error // last seen from franz-go
@@ -38,14 +41,24 @@ type Producer struct {
 
 var _ broker.Producer = (*Producer)(nil)
 
+// watcher is told of the answers to records, each before its done is called.
+type watcher interface{ answered(err error) }
+
 // NewProducer opens a producing client.
 func NewProducer(cfg Config) (*Producer, error) {
+	return openProducer(cfg, nil,
+		// DeliveryTimeout also ends what may have been written without an answer, as in Java; what fails is produced again
+		// from the input.
+		kgo.AllowIdempotentProduceCancellation())
+}
+
+func openProducer(cfg Config, watch watcher, more ...kgo.Opt) (*Producer, error) {
 	conf := cfg.withDefaults().Produce
 	codec, err := compression(conf.Compression)
 	if err != nil {
 		return nil, err
 	}
-	c, err := connect(cfg,
+	c, err := connect(cfg, append([]kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(partitioner{}),
 		kgo.ProducerLinger(max(0, conf.Linger)),
@@ -56,15 +69,12 @@ func NewProducer(cfg Config) (*Producer, error) {
 		kgo.MaxBufferedRecords(math.MaxInt32), // bytes bound it
 		// Whether records have waited long enough is looked at when a request for metadata or for the producer's id has
 		// failed, so these must not be tried for ever.
-		kgo.RetryTimeout(min(2*time.Second, conf.DeliveryTimeout/4)),
-		// DeliveryTimeout also ends what may have been written without an answer, as in Java; what fails is produced again
-		// from the input.
-		kgo.AllowIdempotentProduceCancellation(),
-	)
+		kgo.RetryTimeout(shortRetries(conf)),
+	}, more...)...)
 	if err != nil {
 		return nil, err
 	}
-	p := &Producer{c: c, idle: make(chan struct{}, 1)}
+	p := &Producer{c: c, idle: make(chan struct{}, 1), watch: watch}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.pool.New = func() any {
 		x := &produced{p: p}
@@ -74,11 +84,16 @@ func NewProducer(cfg Config) (*Producer, error) {
 	return p, nil
 }
 
+func shortRetries(conf ProduceConfig) time.Duration {
+	return min(2*time.Second, conf.DeliveryTimeout/4)
+}
+
 // produced is a record on its way.
 type produced struct {
 	p       *Producer
 	rec     kgo.Record
 	headers []kgo.RecordHeader
+	by      *deadline // which counts it; nil without a watcher
 	done    func(offset int64, err error)
 	promise func(*kgo.Record, error)
 }
@@ -105,7 +120,12 @@ func (p *Producer) Produce(r broker.ProduceRecord, done func(offset int64, err e
 	case r.TimestampMs < 0 || r.TimestampMs > maxTimestampMs:
 		x.finish(&x.rec, fmt.Errorf("timestamp %d: %w", r.TimestampMs, broker.CodeInvalidTimestamp))
 	default:
-		p.c.Produce(p.deadlineCtx(), &x.rec, x.promise)
+		d := p.due()
+		if p.watch != nil {
+			x.by = d
+			d.waiting.Add(1)
+		}
+		p.c.Produce(d.ctx, &x.rec, x.promise)
 	}
 }
 
@@ -117,9 +137,15 @@ func (x *produced) finish(r *kgo.Record, err error) {
 			TopicPartition: broker.TopicPartition{Topic: r.Topic, Partition: r.Partition}, Err: p.cause(err),
 		}
 	}
-	x.rec, x.done = kgo.Record{}, nil
+	if x.by != nil {
+		x.by.waiting.Add(-1)
+	}
+	x.rec, x.done, x.by = kgo.Record{}, nil, nil
 	clear(x.headers)
 	p.pool.Put(x)
+	if p.watch != nil {
+		p.watch.answered(err)
+	}
 	done(offset, err)
 	if p.pending.Add(-1) == 0 && p.closing.Load() {
 		select {
@@ -131,6 +157,12 @@ func (x *produced) finish(r *kgo.Record, err error) {
 
 // cause translates an error. When a broker goes away, thousands of records fail with the same one.
 func (p *Producer) cause(err error) error {
+	switch {
+	case errors.Is(err, kgo.ErrAborting) && p.expired.Load():
+		err = context.DeadlineExceeded
+	case errors.Is(err, kgo.ErrAborting), errors.Is(err, kgo.ErrClientClosed) && p.givenUp.Load():
+		return broker.ErrAborted
+	}
 	p.causes.Lock()
 	defer p.causes.Unlock()
 	if err == p.causes.err { //nolint:errorlint // the very same value is meant
@@ -152,31 +184,52 @@ func (p *Producer) cause(err error) error {
 // the record's timestamp, and the records of a stream processor may be years old; a context for each record would cost
 // more than the rest. So records share one, which ends DeliveryTimeout after the last of them.
 type deadline struct {
-	ctx    context.Context
-	cancel context.CancelFunc
-	timer  *time.Timer
+	ctx     context.Context
+	cancel  context.CancelFunc
+	timer   *time.Timer
+	waiting atomic.Int64 // records without an answer, if there is a watcher
 }
 
-func (p *Producer) deadlineCtx() context.Context {
+// due is the deadline of a record that is produced now.
+func (p *Producer) due() *deadline {
 	if d := p.deadline.Load(); d != nil {
-		return d.ctx
+		return d
 	}
 	p.renew.Lock()
 	defer p.renew.Unlock()
 	if d := p.deadline.Load(); d != nil {
-		return d.ctx
+		return d
 	}
 	timeout := p.c.cfg.Produce.DeliveryTimeout
 	step := timeout / 64
 	d := new(deadline)
 	d.ctx, d.cancel = context.WithTimeout(p.ctx, timeout+step)
 	d.timer = time.AfterFunc(step, func() { p.deadline.CompareAndSwap(d, nil) })
+	if p.watch != nil {
+		context.AfterFunc(d.ctx, func() { p.expire(d) })
+	}
 	p.deadline.Store(d)
-	return d.ctx
+	return d
+}
+
+// expire fails everything if a record has outlived its deadline. A transactional client of franz-go does not let a context
+// end a record that may have been written, so it would wait for an answer for ever; its transaction cannot be committed
+// anyway, and the client is not used again.
+func (p *Producer) expire(d *deadline) {
+	if !errors.Is(d.ctx.Err(), context.DeadlineExceeded) || d.waiting.Load() == 0 {
+		return
+	}
+	p.expired.Store(true)
+	p.c.UnsafeAbortBufferedRecords()
 }
 
 // BufferedBytes implements broker.Producer: keys, values and headers.
-func (p *Producer) BufferedBytes() int64 { return p.c.BufferedProduceBytes() }
+func (p *Producer) BufferedBytes() int64 {
+	if p.pending.Load() == 0 {
+		return 0 // franz-go takes a record off its count only after the answer
+	}
+	return p.c.BufferedProduceBytes()
+}
 
 // Flush implements broker.Producer.
 func (p *Producer) Flush(ctx context.Context) error {
@@ -192,6 +245,12 @@ func (p *Producer) Flush(ctx context.Context) error {
 	cancel()
 	_ = p.c.Flush(over)
 	return nil
+}
+
+// giveUp closes the client of a producer that goes on with another one.
+func (p *Producer) giveUp() {
+	p.givenUp.Store(true)
+	p.Close()
 }
 
 // Close implements broker.Producer.
