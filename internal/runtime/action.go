@@ -35,6 +35,26 @@ type (
 		Identity broker.Identity
 		Offsets  map[broker.TopicPartition]broker.OffsetMeta
 	}
+	// Send produces records, in a transaction that is begun first if Begin is set. Each one is answered to its outbox; if the
+	// transaction cannot be begun, Sent comes with the error.
+	Send struct {
+		Round   uint64
+		Begin   bool
+		Records []*sent
+	}
+	// CommitInTransaction makes offsets part of the transaction; answered by CommitAnswered with Sent true.
+	CommitInTransaction struct {
+		Round    uint64
+		Identity broker.Identity
+		Offsets  map[broker.TopicPartition]broker.OffsetMeta
+	}
+	// EndTransaction commits or aborts; answered by TransactionEnded.
+	EndTransaction struct {
+		Round  uint64
+		Commit bool
+	}
+	// Prove takes the transactional id again; answered by Proved.
+	Prove struct{}
 	// Flush sends what lingers in the producer for fuller batches: a commit waits for it.
 	Flush struct{}
 	// Purge deletes records of repartition topics; answered by Purged.
@@ -66,14 +86,20 @@ func (CancelRestore) action() {}
 func (Run) action()           {}
 func (Commit) action()        {}
 func (Flush) action()         {}
-func (Purge) action()         {}
-func (Maintain) action()      {}
-func (Subscribe) action()     {}
-func (Rejoin) action()        {}
-func (Call) action()          {}
-func (Report) action()        {}
-func (Leave) action()         {}
-func (Finish) action()        {}
+
+func (Send) action()                {}
+func (CommitInTransaction) action() {}
+func (EndTransaction) action()      {}
+func (Prove) action()               {}
+
+func (Purge) action()     {}
+func (Maintain) action()  {}
+func (Subscribe) action() {}
+func (Rejoin) action()    {}
+func (Call) action()      {}
+func (Report) action()    {}
+func (Leave) action()     {}
+func (Finish) action()    {}
 
 // State is what an instance does as a whole.
 //

@@ -35,6 +35,18 @@ type (
 		Sent  bool // false where the machine found by itself that it may not commit now
 		Err   error
 	}
+	// Sent tells that the transaction of a Send could not be begun.
+	Sent struct {
+		Round uint64
+		Err   error
+	}
+	// TransactionEnded is the answer to EndTransaction.
+	TransactionEnded struct {
+		Round uint64
+		Err   error
+	}
+	// Proved is the answer to Prove.
+	Proved struct{ Err error }
 	// Purged is the answer to Purge.
 	Purged struct{ Err error }
 	// TopologyChanged says that the cluster has other topics now that the topology reads.
@@ -51,17 +63,20 @@ type (
 	Left struct{ Err error }
 )
 
-func (Started) event()         {}
-func (MemberEvent) event()     {}
-func (Fetched) event()         {}
-func (Looked) event()          {}
-func (Worked) event()          {}
-func (Restored) event()        {}
-func (CommitAnswered) event()  {}
-func (Purged) event()          {}
-func (TopologyChanged) event() {}
-func (Failed) event()          {}
-func (Tick) event()            {}
-func (Stop) event()            {}
-func (Abandon) event()         {}
-func (Left) event()            {}
+func (Started) event()          {}
+func (MemberEvent) event()      {}
+func (Fetched) event()          {}
+func (Looked) event()           {}
+func (Worked) event()           {}
+func (Restored) event()         {}
+func (CommitAnswered) event()   {}
+func (Sent) event()             {}
+func (TransactionEnded) event() {}
+func (Proved) event()           {}
+func (Purged) event()           {}
+func (TopologyChanged) event()  {}
+func (Failed) event()           {}
+func (Tick) event()             {}
+func (Stop) event()             {}
+func (Abandon) event()          {}
+func (Left) event()             {}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/metrics"
@@ -33,6 +34,10 @@ type Settings struct {
 	HighRecords   int   // records of one partition at which it is paused
 	HighBytes     int64 // and bytes
 	ProducerBytes int64 // bytes on their way at which no task processes
+
+	// ExactlyOnce commits records, offsets and state of all tasks in transactions. The producer is a broker.Transactions then.
+	ExactlyOnce          bool
+	TransactionTimeoutMs int64
 
 	ReadCommitted bool          // of the user's topics; internal ones always are
 	Reset         restore.Reset // of sources that do not say it themselves
@@ -102,6 +107,8 @@ type Machine struct {
 	nextCommitMs int64
 	round        uint64
 	commit       *commitRound
+	eos          exactlyOnce
+	staged       atomic.Int64 // bytes that wait for a transaction
 	revocations  []*revocation
 	drain        *drain
 	purge        purge
@@ -140,7 +147,17 @@ func (m *Machine) Step(nowMs int64, ev Event) {
 	case Restored:
 		m.restored(e)
 	case CommitAnswered:
-		m.commitAnswered(e)
+		if m.set.ExactlyOnce {
+			m.transactionOffsetsAnswered(e)
+		} else {
+			m.commitAnswered(e)
+		}
+	case Sent:
+		m.sendFailed(e)
+	case TransactionEnded:
+		m.transactionEnded(e)
+	case Proved:
+		m.proved(e.Err)
 	case Purged:
 		m.purged(e.Err)
 	case TopologyChanged:
@@ -160,7 +177,11 @@ func (m *Machine) Step(nowMs int64, ev Event) {
 	}
 	m.timers()
 	m.schedule()
-	m.tryCommit()
+	if m.set.ExactlyOnce {
+		m.tryTransaction()
+	} else {
+		m.tryCommit()
+	}
 	m.checkRevocations()
 	m.checkDrain()
 	if m.flush {
@@ -340,6 +361,12 @@ func (m *Machine) NextWakeMs() (ms int64, ok bool) {
 	}
 	if m.commit != nil {
 		at(m.commit.retryMs) // 0 while it is under way
+		if m.eos.wanted && m.commit.stage == stageOpen {
+			at(max(m.nowMs, m.eos.wantedMs) + heldUpMs)
+		}
+	}
+	if m.eos.broken && !m.eos.proving {
+		at(m.eos.againMs)
 	}
 	for _, r := range m.revocations {
 		at(r.deadlineMs)
@@ -377,7 +404,7 @@ func (m *Machine) timers() {
 		}
 	}
 	m.watchWorkers()
-	if m.full && m.cfg.Producer.BufferedBytes() <= m.set.ProducerBytes/2 {
+	if m.full && m.outgoing() <= m.set.ProducerBytes/2 {
 		m.full = false
 		m.advanceAll()
 	}

@@ -18,6 +18,12 @@ type commitRound struct {
 	slots    []*slot         // that have units in it
 	offsets  map[broker.TopicPartition]broker.OffsetMeta
 
+	// Of a transaction.
+	stage   txnStage
+	claimed []*sent // to be sent
+	began   bool    // something was sent
+	beganMs int64
+
 	sinceMs  int64
 	after    int32 // a generation above this one is worth trying at once; -1 any
 	againMs  int64 // from when on any is worth another try
@@ -35,6 +41,9 @@ const (
 // commitDue asks every task that has something to commit for a unit.
 func (m *Machine) commitDue() {
 	m.nextCommitMs = m.nowMs + m.set.CommitIntervalMs
+	if m.anyToCommit() || m.commit != nil {
+		m.wantCommit()
+	}
 	for _, s := range m.slots {
 		if s.phase == phaseRunning && s.closing == closeNot && (s.dirty || s.working != nil || s.queued) {
 			s.wantUnit = true
@@ -59,12 +68,16 @@ func (m *Machine) tryCommit() {
 		}
 		return
 	}
-	c := &commitRound{sinceMs: m.nowMs, after: -1, offsets: make(map[broker.TopicPartition]broker.OffsetMeta)}
+	c := newCommitRound(m.nowMs)
 	if m.gather(c); len(c.slots) == 0 {
 		return
 	}
 	m.commit = c
 	m.sendCommit()
+}
+
+func newCommitRound(nowMs int64) *commitRound {
+	return &commitRound{sinceMs: nowMs, after: -1, offsets: make(map[broker.TopicPartition]broker.OffsetMeta)}
 }
 
 // gather takes the units that are ready into a commit that is about to be sent.
@@ -203,7 +216,11 @@ func (m *Machine) retryCommit(c *commitRound, e CommitAnswered, course broker.Co
 			}
 			c.revoking, c.after = true, -1
 			c.retryMs = 0
-			m.sendCommit()
+			if m.set.ExactlyOnce {
+				m.sendTransactionOffsets()
+			} else {
+				m.sendCommit()
+			}
 			return true
 		}
 	default:
@@ -220,7 +237,7 @@ func (m *Machine) isRevoked(s *slot) bool {
 // committed takes the units of a task as part of its state.
 func (m *Machine) committed(s *slot) {
 	units := s.inCommit
-	s.inCommit = nil
+	s.inCommit, s.refused = nil, nil
 	s.tries = 0
 	for _, u := range units {
 		for _, in := range s.inputs {

@@ -36,23 +36,38 @@ type world struct {
 	// zombies: a task was taken away while records of it were on their way. Nothing fences them under at-least-once, here
 	// as in Kafka Streams: they may reach the changelog behind those of the next owner.
 	zombies bool
+	eos     bool // exactly once
+	crashes int  // instances that were killed so far
 }
 
 const worldTasks = 2
 
-func newWorld(t *testing.T, seed uint64) *world {
+func newWorld(t *testing.T, seed uint64, eos bool) *world {
 	w := &world{
-		t: t, rng: rand.New(rand.NewPCG(seed, 7)), cluster: cluster(), clock: clock.NewFake(time.UnixMilli(1_000_000)),
+		t: t, eos: eos, rng: rand.New(rand.NewPCG(seed, 7)), cluster: cluster(), clock: clock.NewFake(time.UnixMilli(1_000_000)),
 		owner: make(map[broker.TaskID]*brokertest.Membership),
 	}
 	w.group = w.cluster.Group("app")
-	topo := countTopology(t)
 	for range 2 {
-		s := newStepperAt(t, w.cluster, topo, w.clock)
-		s.auto = false
-		w.instances = append(w.instances, s)
+		w.instances = append(w.instances, w.start())
 	}
 	return w
+}
+
+// start starts an instance. Under exactly-once it has a transactional id of its own, and one that takes the place of another
+// has that one's.
+func (w *world) start() *stepper {
+	var opts []stepOption
+	topo := countTopology(w.t)
+	if w.eos {
+		topo = sumTopology(w.t)
+		opts = append(opts, transactional(fmt.Sprint("app-", len(w.instances))), func(cfg *Config, _ *stepper) {
+			cfg.Settings.TransactionTimeoutMs = 1 // transactions expire at any time here
+		})
+	}
+	s := newStepperAt(w.t, w.cluster, topo, w.clock, opts...)
+	s.auto = false
+	return s
 }
 
 func (w *world) feed() {
@@ -146,6 +161,9 @@ func (w *world) carry(s *stepper) bool {
 	if n := len(s.commits); n > 0 {
 		can = append(can, func() { s.commit(w.rng.IntN(n)) })
 	}
+	if len(s.orders) > 0 {
+		can = append(can, s.order)
+	}
 	if s.prod.Unacknowledged() > 0 {
 		can = append(can, func() { s.prod.Write(1 + w.rng.IntN(3)) }, func() { s.prod.Ack(1 + w.rng.IntN(3)) })
 	}
@@ -159,6 +177,10 @@ func (w *world) carry(s *stepper) bool {
 }
 
 func (w *world) trouble() {
+	if w.eos && w.rng.IntN(2) == 0 {
+		w.exactlyTrouble()
+		return
+	}
 	switch w.rng.IntN(5) {
 	case 0:
 		w.cluster.LoseCommits(1, w.rng.IntN(2) == 0)
@@ -249,6 +271,10 @@ func (w *world) tick(d time.Duration) {
 // as long as no record has failed on its way, no number appears before its predecessor has.
 func (w *world) check() {
 	w.t.Helper()
+	if w.eos {
+		w.checkExactly()
+		return
+	}
 	seen := [2]map[int]bool{{}, {}}
 	for p := range int32(2) {
 		for _, r := range w.cluster.Records(tp("out", p)) {
@@ -281,7 +307,7 @@ func (w *world) checkEnd() {
 			w.t.Errorf("task 0_%d does not run at the end: %+v", p, s)
 			continue
 		}
-		if w.fed[p] == 0 || w.zombies {
+		if w.fed[p] == 0 || w.zombies && !w.eos {
 			continue
 		}
 		kv, err := s.life.set.KeyValue("counts")
@@ -289,8 +315,12 @@ func (w *world) checkEnd() {
 			w.t.Fatal(err)
 		}
 		v, ok, err := kv.Get([]byte(fmt.Sprint("p", p)))
-		if err != nil || !ok || string(v[8:]) != strconv.Itoa(w.fed[p]-1) {
-			w.t.Errorf("partition %d: the store holds %q (%t, %v), want %d", p, v, ok, err, w.fed[p]-1)
+		want := strconv.Itoa(w.fed[p] - 1)
+		if w.eos {
+			want = sumText(w.fed[p])
+		}
+		if err != nil || !ok || string(v[8:]) != want {
+			w.t.Errorf("partition %d: the store holds %q (%t, %v), want %s", p, v, ok, err, want)
 		}
 	}
 	for i, s := range w.instances {
@@ -302,9 +332,18 @@ func (w *world) checkEnd() {
 
 // Any order of what happens keeps at-least-once: outputs in order and without a gap, nothing committed that is not written,
 // and stores that agree at the end. The same seed gives the same steps.
-func TestRandom_schedules(t *testing.T) {
+func TestRandom_schedules(t *testing.T) { runSchedules(t, false) }
+
+func runSchedules(t *testing.T, eos bool) {
 	run := func(t *testing.T, seed uint64) []string {
-		w := newWorld(t, seed)
+		w := newWorld(t, seed, eos)
+		defer func() {
+			if t.Failed() && *randomSeed != 0 {
+				for i, s := range w.instances {
+					t.Logf("trace of instance %d:\n%s", i, strings.Join(s.trace, "\n"))
+				}
+			}
+		}()
 		w.run()
 		w.checkEnd()
 		var trace []string
@@ -322,19 +361,13 @@ func TestRandom_schedules(t *testing.T) {
 	}
 	for _, seed := range seeds {
 		ok := t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			var trace []string
-			defer func() {
-				if t.Failed() && *randomSeed != 0 {
-					t.Logf("trace:\n%s", strings.Join(trace, "\n"))
-				}
-			}()
-			trace = run(t, seed)
+			trace := run(t, seed)
 			if seed%10 == 1 && !slices.Equal(trace, run(t, seed)) {
 				t.Error("the same seed gave other steps")
 			}
 		})
 		if !ok {
-			t.Fatalf("run it again with -run TestRandom_schedules -seed %d", seed)
+			t.Fatalf("run it again with -run %s -seed %d", t.Name(), seed)
 		}
 	}
 }

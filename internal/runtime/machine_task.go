@@ -16,8 +16,16 @@ import (
 	"github.com/millrace-io/millrace/processor"
 )
 
-// closeSlot begins to end a task. A stricter end replaces one that is under way.
+// closeSlot begins to end a task. A stricter end replaces one that is under way. After a dirty end nothing of it may be
+// committed any more.
 func (m *Machine) closeSlot(s *slot, mode closeMode, why string) {
+	if m.endSlot(s, mode, why); s.closing == closeDirty {
+		m.roundLoses(s)
+	}
+}
+
+// endSlot is closeSlot for a task that ends for an error of its own: what it has handed over before may still be committed.
+func (m *Machine) endSlot(s *slot, mode closeMode, why string) {
 	switch {
 	case s.closing == closeRetry && mode == closeClean, s.closing == closeClean && mode == closeRetry:
 		// It goes away, and trouble has dropped what could have been handed over.
@@ -33,7 +41,9 @@ func (m *Machine) closeSlot(s *slot, mode closeMode, why string) {
 	m.unassign(s)
 	if mode != closeClean && s.life != nil {
 		m.settleFailures(s, s.failed)
-		s.units, s.failed = nil, nil
+		if s.failed = nil; !s.claimed {
+			s.units = nil
+		}
 		s.life.box.shutDown()
 		m.lookAt(s)
 	}
@@ -101,7 +111,7 @@ func (m *Machine) advanceWaiting(s *slot) {
 		}
 		s.after = nil
 	}
-	if m.restores >= m.set.Restores || m.drain != nil || !s.settled() {
+	if m.restores >= m.set.Restores || m.drain != nil || m.eos.broken || !s.settled() {
 		return
 	}
 	m.beginRestore(s)
@@ -116,7 +126,8 @@ func (m *Machine) beginRestore(s *slot) {
 	for _, st := range s.sub.Stores {
 		stores = append(stores, st.Name)
 	}
-	l.box = newOutbox(m.cfg.Producer, stores, func() { m.cfg.Wake(Looked{life: l}) })
+	l.box = m.newOutbox(stores, func() { m.cfg.Wake(Looked{life: l}) })
+	l.refused = s.refused
 	l.box.setSolo(s.solo)
 	s.life = l
 	cfg := m.cfg.Restore
@@ -141,6 +152,12 @@ func (m *Machine) beginRestore(s *slot) {
 		cfg.Headers = func() (map[string]state.Header, error) { return m.cfg.Headers(s.name) }
 	}
 	m.do(Restore{life: l, Job: restore.New(cfg)})
+}
+
+func (m *Machine) newOutbox(stores []string, wake func()) *outbox {
+	b := newOutbox(m.cfg.Producer, stores, wake)
+	b.hold, b.total = m.set.ExactlyOnce, &m.staged
+	return b
 }
 
 func (m *Machine) readsCommitted(in *input) bool { return m.set.ReadCommitted || in.internal() }
@@ -256,7 +273,7 @@ func (m *Machine) trouble(s *slot, err error) {
 		if !errors.As(err, &fatal) && s.phase != phaseRunning {
 			err = fmt.Errorf("millrace: task %s cannot be started: %w", s.name, err)
 		}
-		m.closeSlot(s, closeDirty, "failed")
+		m.endSlot(s, closeDirty, "failed")
 		m.fail(err)
 		return
 	}
@@ -272,7 +289,7 @@ func (m *Machine) trouble(s *slot, err error) {
 	}
 	s.tries++
 	if m.nowMs-s.sinceMs >= m.set.TaskTimeoutMs {
-		m.closeSlot(s, closeDirty, "failed for too long")
+		m.endSlot(s, closeDirty, "failed for too long")
 		m.fail(fmt.Errorf("millrace: task %s has failed %d times in %d s (task.timeout.ms = %d): %w", s.name, s.tries,
 			(m.nowMs-s.sinceMs)/1000, m.set.TaskTimeoutMs, err))
 		return
@@ -289,7 +306,7 @@ func (m *Machine) trouble(s *slot, err error) {
 		s.closing = closeNot
 		return
 	}
-	m.closeSlot(s, closeRetry, "trouble")
+	m.endSlot(s, closeRetry, "trouble")
 }
 
 // closed ends a task.

@@ -49,8 +49,11 @@ func (m *Machine) committedAll(s *slot) bool {
 
 // schedule gives work to free workers.
 func (m *Machine) schedule() {
-	if !m.full && m.set.ProducerBytes > 0 && m.cfg.Producer.BufferedBytes() >= m.set.ProducerBytes {
+	if !m.full && m.set.ProducerBytes > 0 && m.outgoing() >= m.set.ProducerBytes {
 		m.full = true
+		if m.set.ExactlyOnce {
+			m.commitDue() // what the tasks keep for a transaction is what fills the memory
+		}
 	}
 	for len(m.ready) > 0 && m.busy < m.set.Workers {
 		s := m.ready[0]
@@ -68,10 +71,13 @@ func (m *Machine) schedule() {
 	}
 }
 
+// outgoing is the size of what is on its way to the brokers, or waits to be.
+func (m *Machine) outgoing() int64 { return m.cfg.Producer.BufferedBytes() + m.staged.Load() }
+
 // work takes together what a task has to do.
 func (m *Machine) work(s *slot) *Work {
 	if s.life == nil { // only stores that were kept are to be closed
-		s.life = &life{slot: s, name: s.name, set: s.kept, box: newOutbox(m.cfg.Producer, nil, func() {})}
+		s.life = &life{slot: s, name: s.name, set: s.kept, box: m.newOutbox(nil, func() {})}
 		s.kept = nil
 	}
 	w := &Work{life: s.life, shared: m.shared}
@@ -184,7 +190,8 @@ func (m *Machine) worked(d *Done) {
 func (m *Machine) observe(s *slot, d *Done) {
 	if d.unit {
 		s.unacked++
-		m.flush = true
+		s.unclaimed++
+		m.flush = !m.set.ExactlyOnce
 	}
 	// A turn that began before the end was asked for may have taken records behind its hand-over.
 	if d.handed && s.closing == closeClean && !d.work.process {
@@ -193,12 +200,14 @@ func (m *Machine) observe(s *slot, d *Done) {
 	if d.Err != nil || s.closing != closeNot {
 		return
 	}
-	s.more = d.more
+	// A turn that was not to process, because the producer had no room, knows nothing of what is left to take.
+	s.more = d.more || s.more && !d.work.process
 	s.waitMs, s.timerMs = d.idle.UntilMs, d.timerMs
 	s.dirty = d.commit
 	s.streamMs = d.streamMs
 	if d.commit && (d.request || m.set.CommitIntervalMs == 0) {
 		s.wantUnit = true
+		m.wantCommit()
 	}
 	if d.flushDue && s.flushMs == 0 {
 		s.flushMs = m.nowMs + flushEveryMs
@@ -254,6 +263,7 @@ func (s *slot) again() {
 	s.more, s.dirty, s.wantUnit, s.handed = false, false, false, false
 	s.waitMs, s.timerMs, s.flushMs, s.unacked = 0, 0, 0, 0
 	s.units, s.inCommit, s.toSeal, s.failed = nil, nil, nil, nil
+	s.unclaimed, s.claimed, s.awaiting = 0, false, 0
 	s.looked = true
 }
 
@@ -297,6 +307,14 @@ func (m *Machine) lookAt(s *slot) {
 	ready, failed, outstanding := s.life.box.look()
 	s.looked = outstanding == 0
 	s.unacked -= len(ready)
+	if m.set.ExactlyOnce {
+		if s.claimed {
+			s.units = append(s.units, ready...)
+			s.awaiting -= len(ready)
+		}
+		m.recordsFailed(s, failed)
+		return
+	}
 	if s.closing == closeDirty || s.closing == closeRetry {
 		m.settleFailures(s, failed)
 		return

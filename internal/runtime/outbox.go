@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/op"
@@ -19,6 +20,10 @@ type outbox struct {
 
 	mu   sync.Mutex
 	shut bool // nothing leaves any more
+	// hold keeps records back until a transaction claims their segment.
+	hold   bool
+	staged int64         // bytes held back
+	total  *atomic.Int64 // bytes held back by all tasks
 	// solo sends one record after the other, each when the one before has its answer: a broker that refuses a batch for its
 	// size does not say for which record.
 	solo        bool
@@ -34,7 +39,10 @@ type outbox struct {
 // segment counts the records between two hand-overs.
 type segment struct {
 	pending int
+	held    []*sent // of them, those that wait to be claimed
 	closed  bool
+	claimed bool // by a transaction
+	dropped bool // it will never be claimed
 	unit    *task.Unit
 	next    []int64 // by store: the offset behind its last acknowledged changelog record, 0 none
 }
@@ -154,8 +162,69 @@ func (b *outbox) uncount(seg *segment, n int) {
 	}
 }
 
-// produce hands a counted record to the producer, or puts it into the queue.
+// produce hands a counted record to the producer, or holds it back.
 func (b *outbox) produce(s *sent) {
+	b.mu.Lock()
+	if b.hold && !b.shut {
+		s.seg.held = append(s.seg.held, s)
+		n := s.bytes()
+		b.staged += n
+		b.total.Add(n)
+		b.mu.Unlock()
+		return
+	}
+	b.mu.Unlock()
+	b.send(s)
+}
+
+// claim makes the units that wait part of a transaction. It returns how many they are, and their records, which are to be
+// sent in this order.
+func (b *outbox) claim() (units int, all []*sent) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, seg := range b.segs {
+		if seg.claimed {
+			continue
+		}
+		if !seg.closed || b.shut {
+			break
+		}
+		seg.claimed = true
+		units++
+		all = append(all, seg.held...)
+		b.unstage(seg)
+	}
+	return units, all
+}
+
+// unstage forgets what a segment holds back. The lock is held.
+func (b *outbox) unstage(seg *segment) {
+	for _, s := range seg.held {
+		n := s.bytes()
+		b.staged -= n
+		b.total.Add(-n)
+	}
+	seg.held = nil
+}
+
+// stagedBytes is the size of what is held back.
+func (b *outbox) stagedBytes() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.staged
+}
+
+// bytes is what a record takes in memory, about.
+func (s *sent) bytes() int64 {
+	n := int64(recordOverhead + len(s.Key) + len(s.Value))
+	for i := range s.Headers {
+		n += int64(len(s.Headers[i].Key) + len(s.Headers[i].Value))
+	}
+	return n
+}
+
+// send hands a record to the producer, or puts it into the queue.
+func (b *outbox) send(s *sent) {
 	b.mu.Lock()
 	wait := b.solo || len(b.queue) > 0 || b.flying
 	if wait {
@@ -234,7 +303,7 @@ func (s *sent) done(offset int64, err error) {
 			s.seg.next[s.store] = max(s.seg.next[s.store], offset+1)
 		}
 		tell = b.settled(s)
-	case b.shut:
+	case b.shut && !b.hold: // in a transaction every failure counts, to whose end ever it comes
 		tell = b.settled(s)
 	default:
 		s.err = err
@@ -270,8 +339,14 @@ func (b *outbox) look() (ready []readyUnit, failed []*sent, outstanding int) {
 	b.told = false
 	for len(b.segs) > 0 && b.segs[0].closed && b.segs[0].pending == 0 {
 		seg := b.segs[0]
+		if b.hold && !seg.claimed && !seg.dropped {
+			break
+		}
 		b.segs[0] = nil
 		b.segs = b.segs[1:]
+		if seg.dropped {
+			continue
+		}
 		u := readyUnit{unit: seg.unit}
 		for i, next := range seg.next {
 			if next > 0 {
@@ -287,21 +362,48 @@ func (b *outbox) look() (ready []readyUnit, failed []*sent, outstanding int) {
 	return ready, failed, b.outstanding
 }
 
-// shutDown lets nothing more leave, and forgets failures: what is on its way is only waited for.
+// shutDown lets nothing more leave, and forgets failures: what is on its way is only waited for. What no transaction has
+// claimed is dropped.
 func (b *outbox) shutDown() {
 	b.mu.Lock()
 	b.shut = true
-	for _, s := range b.failed {
-		b.settled(s)
+	for _, seg := range b.segs {
+		if !b.hold || seg.claimed {
+			continue
+		}
+		held := seg.held
+		seg.dropped = true
+		b.unstage(seg)
+		for _, s := range held {
+			b.settled(s)
+		}
 	}
-	b.failed = nil
+	if !b.hold {
+		for _, s := range b.failed {
+			b.settled(s)
+		}
+		b.failed = nil
+		b.dropQueue()
+	}
+	b.told = false // the machine looks by itself
+	b.mu.Unlock()
+}
+
+// cut drops what a transaction has claimed and what waits for its turn, because the transaction is aborted.
+func (b *outbox) cut() {
+	b.mu.Lock()
+	b.dropQueue()
+	b.told = false
+	b.mu.Unlock()
+}
+
+// dropQueue settles what waits for its turn. The lock is held.
+func (b *outbox) dropQueue() {
 	for _, s := range b.queue {
 		s.queued = false // it is not the one on its way
 		b.settled(s)
 	}
 	b.queue = nil
-	b.told = false // the machine looks by itself
-	b.mu.Unlock()
 }
 
 func (b *outbox) isShut() bool {

@@ -22,10 +22,13 @@ import (
 // Clients are the connections of an instance. The Runner closes them.
 type Clients struct {
 	// Ping checks, in bounded time, that the cluster can be spoken to. May be nil.
-	Ping     func(context.Context) error
-	Admin    broker.Admin
-	Producer broker.Producer
-	Reader   broker.Reader
+	Ping  func(context.Context) error
+	Admin broker.Admin
+	// Producer writes under at-least-once. Transactions, in its place, opens the producer of exactly-once under the
+	// transactional id that it is given.
+	Producer     broker.Producer
+	Transactions func(id string) (broker.Transactions, error)
+	Reader       broker.Reader
 	// Committed fetches read committed, User the user's topics where they are read otherwise; nil: Committed does that too.
 	Committed broker.Fetcher
 	User      broker.Fetcher
@@ -115,24 +118,25 @@ type Runner struct {
 	cfg RunnerConfig
 	log *slog.Logger
 
-	inbox     *inbox
-	notes     *notifier
-	db        *state.DB
-	member    broker.Membership
-	machine   *Machine
-	book      *topicBook
-	planner   *planner
-	globals   *globals
-	loops     []*fetchLoop // committed, user
-	workers   *workers
-	ctx       context.Context // ends when the machine is done
-	restores  map[*life]context.CancelFunc
-	wg        sync.WaitGroup
-	err       error
-	internal  map[string]bool // repartition topics
-	firstPlan Plan
-	current   atomic.Pointer[Plan]
-	said      sync.Map // task and store -> elapsed time at the last line of progress
+	inbox      *inbox
+	notes      *notifier
+	db         *state.DB
+	member     broker.Membership
+	machine    *Machine
+	book       *topicBook
+	planner    *planner
+	globals    *globals
+	loops      []*fetchLoop // committed, user
+	workers    *workers
+	transactor *transactor     // under exactly-once
+	ctx        context.Context // ends when the machine is done
+	restores   map[*life]context.CancelFunc
+	wg         sync.WaitGroup
+	err        error
+	internal   map[string]bool // repartition topics
+	firstPlan  Plan
+	current    atomic.Pointer[Plan]
+	said       sync.Map // task and store -> elapsed time at the last line of progress
 }
 
 // NewRunner makes a Runner that has done nothing yet.
@@ -176,6 +180,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer endNotes()
 	defer end()
 	defer r.cfg.Clients.Close()
+	defer r.closeTransactions()
 	r.report(StateStarting)
 	err := r.start(ctx)
 	if err == nil {
@@ -234,6 +239,9 @@ func (r *Runner) loop(ctx context.Context) error {
 			}
 			r.closeGlobals()
 		})
+	}
+	if r.transactor != nil {
+		r.wg.Go(func() { r.transactor.run(inner) })
 	}
 	r.wg.Go(r.refresh)
 	r.inbox.post(Started{})
@@ -318,9 +326,11 @@ func (r *Runner) execute(a Action) {
 	case Commit:
 		r.wg.Go(func() { r.commit(a) })
 	case Flush:
-		if err := r.cfg.Clients.Producer.Flush(r.ctx); err != nil && r.ctx.Err() == nil {
+		if err := r.producer().Flush(r.ctx); err != nil && r.ctx.Err() == nil {
 			r.log.Debug("flush", "error", err)
 		}
+	case Send, CommitInTransaction, EndTransaction, Prove:
+		r.transactor.order(a)
 	case Purge:
 		r.wg.Go(func() {
 			ctx, cancel := context.WithTimeout(r.ctx, r.cfg.RequestTimeout)

@@ -72,10 +72,16 @@ type slot struct {
 	wantUnit bool  // a hand-over is asked for
 	handed   bool  // the last hand-over before a clean end has been done
 	unacked  int   // units that wait for acknowledgements
-	units    []readyUnit
-	inCommit []readyUnit
-	toSeal   []sealing
-	failed   []*sent
+	// For transactions alone: units that were handed over since the last claim, whether a part of the round under way is the
+	// task's, how many units of that part have records without an answer, and what brokers have refused.
+	unclaimed int
+	claimed   bool
+	awaiting  int
+	refused   []refusal
+	units     []readyUnit
+	inCommit  []readyUnit
+	toSeal    []sealing
+	failed    []*sent
 }
 
 // input is a partition that a task reads.
@@ -124,8 +130,8 @@ func (s *slot) wakeMs() int64 {
 	return at
 }
 
-// settled tells whether nothing of the task is undecided: no record without an answer, no commit under way.
-func (s *slot) settled() bool { return s.looked && len(s.inCommit) == 0 }
+// settled tells whether nothing of the task is undecided: no record without an answer, no commit or transaction under way.
+func (s *slot) settled() bool { return s.looked && len(s.inCommit) == 0 && !s.claimed }
 
 const batchOverhead = 96
 

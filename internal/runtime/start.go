@@ -20,7 +20,7 @@ import (
 // directory, makes the internal topics, fills the global stores and opens the membership.
 func (r *Runner) start(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		r.reach, r.look, r.openState, r.refuseForeign, r.makeTopics, r.fillGlobals, r.join,
+		r.reach, r.look, r.openState, r.refuseForeign, r.makeTopics, r.fillGlobals, r.prove, r.join,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -191,7 +191,7 @@ func (r *Runner) join(context.Context) (err error) {
 		return err
 	}
 	cfg := Config{
-		AppID: r.cfg.AppID, Topology: r.cfg.Topology, Plan: r.firstPlan, Settings: settings, Producer: r.cfg.Clients.Producer,
+		AppID: r.cfg.AppID, Topology: r.cfg.Topology, Plan: r.firstPlan, Settings: settings, Producer: r.producer(),
 		Identity: r.member.Identity,
 		Restore: restore.Config{
 			Admin: r.cfg.Clients.Admin, Reader: r.cfg.Clients.Reader, NowMs: r.cfg.Clock.NowMs, Logger: r.log,
@@ -204,7 +204,7 @@ func (r *Runner) join(context.Context) (err error) {
 		cfg.Headers = r.headers
 	}
 	r.machine = NewMachine(cfg, &shared{
-		clock: r.cfg.Clock, producer: r.cfg.Clients.Producer, maxRecord: r.book.maxRecord, retention: r.book.retention, log: r.log,
+		clock: r.cfg.Clock, producer: r.producer(), maxRecord: r.book.maxRecord, retention: r.book.retention, log: r.log,
 		sliceMs:      r.cfg.SliceMs,
 		sliceRecords: r.cfg.SliceRecords, privateBytes: r.cfg.PrivateBytes,
 	})

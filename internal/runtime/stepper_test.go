@@ -28,6 +28,8 @@ type stepper struct {
 	group   *brokertest.Group
 	member  *brokertest.Membership
 	prod    *brokertest.Producer
+	tx      *brokertest.Transactions // under exactly-once; prod is its producer then
+	orders  []Action                 // of transactions, to be carried out one after the other
 	fetch   *brokertest.Fetcher
 	clock   *clock.Fake
 	machine *Machine
@@ -53,6 +55,24 @@ type stepOption func(*Config, *stepper)
 func newStepper(t *testing.T, c *brokertest.Cluster, topo *topology.Topology, opts ...stepOption) *stepper {
 	t.Helper()
 	return newStepperAt(t, c, topo, clock.NewFake(time.UnixMilli(1_000_000)), opts...)
+}
+
+// transactional makes a stepper work exactly once, under a transactional id. What is open under it is ended first.
+func transactional(id string) stepOption {
+	return func(cfg *Config, s *stepper) {
+		s.tx = s.cluster.Transactions(id)
+		s.prod, s.fetch = s.tx.Producer, s.cluster.Fetcher(brokertest.ReadCommitted)
+		cfg.Producer, cfg.Settings.ExactlyOnce, cfg.Settings.ReadCommitted, cfg.Settings.TransactionTimeoutMs = s.tx, true, true, 10_000
+		err := s.tx.Prove(context.Background())
+		for range 10 { // faults may have been injected before
+			if err != nil {
+				err = s.tx.Prove(context.Background())
+			}
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 func newStepperAt(t *testing.T, c *brokertest.Cluster, topo *topology.Topology, at *clock.Fake, opts ...stepOption) *stepper {
@@ -95,7 +115,7 @@ func newStepperAt(t *testing.T, c *brokertest.Cluster, topo *topology.Topology, 
 		o(&cfg, s)
 	}
 	s.machine = NewMachine(cfg, &shared{
-		clock: s.clock, producer: s.prod, maxRecord: book.maxRecord, retention: book.retention, log: log, sliceMs: 10, sliceRecords: 100, privateBytes: 1 << 20,
+		clock: s.clock, producer: cfg.Producer, maxRecord: book.maxRecord, retention: book.retention, log: log, sliceMs: 10, sliceRecords: 100, privateBytes: 1 << 20,
 	})
 	s.step(Started{})
 	return s
@@ -139,6 +159,8 @@ func (s *stepper) execute(a Action) {
 		s.works = append(s.works, a.Work)
 	case Commit:
 		s.commits = append(s.commits, a)
+	case Send, CommitInTransaction, EndTransaction, Prove:
+		s.orders = append(s.orders, a)
 	case Purge:
 		s.purges = append(s.purges, a)
 	case Subscribe:
@@ -179,12 +201,13 @@ func (s *stepper) once() bool {
 		if e, ok := <-s.member.Events(); ok {
 			s.step(MemberEvent{e})
 		}
-	case s.auto && len(s.restores) > 0:
-		s.restore(0)
+	case s.auto && len(s.restores) > 0 && s.restore(0):
 	case s.auto && len(s.works) > 0:
 		s.work(0)
 	case s.auto && len(s.commits) > 0:
 		s.commit(0)
+	case s.auto && len(s.orders) > 0:
+		s.order()
 	case s.auto && s.leave != nil:
 		stay := s.leave.Stay
 		s.leave = nil
@@ -203,24 +226,28 @@ func (s *stepper) once() bool {
 	return true
 }
 
-// restore runs a restore to its end.
-func (s *stepper) restore(i int) {
+// restore runs a restore to its end, or until it waits for a transaction of others; then it is false.
+func (s *stepper) restore(i int) bool {
 	s.t.Helper()
 	r := s.restores[i]
-	s.restores = slices.Delete(s.restores, i, i+1)
-	for range 1000 {
+	for range 200 {
 		done, err := r.Job.Step(context.Background())
+		if err == nil && !done {
+			continue
+		}
+		s.restores = slices.Delete(s.restores, i, i+1)
 		if err != nil {
 			_ = r.Job.Close()
 			s.step(Restored{life: r.life, Err: err})
-			return
-		}
-		if done {
+		} else {
 			s.step(Restored{life: r.life, Result: r.Job.Result()})
-			return
 		}
+		return true
 	}
-	s.t.Fatal("a restore does not end")
+	if s.tx == nil {
+		s.t.Fatal("a restore does not end")
+	}
+	return false
 }
 
 func (s *stepper) work(i int) {
@@ -236,6 +263,15 @@ func (s *stepper) commit(i int) {
 	s.commits = slices.Delete(s.commits, i, i+1)
 	err := s.cluster.Admin().CommitOffsets(context.Background(), "app", c.Identity, c.Offsets)
 	s.step(CommitAnswered{Round: c.Round, Sent: true, Err: err})
+}
+
+// order carries out the next order of transactions.
+func (s *stepper) order() {
+	s.t.Helper()
+	a := s.orders[0]
+	s.orders = s.orders[1:]
+	carrier := newTransactor(s.tx, "app", time.Minute, func(e Event) { s.events = append(s.events, e) })
+	carrier.carry(context.Background(), a)
 }
 
 // advance moves the clock and settles.
@@ -266,6 +302,10 @@ func eventText(e Event) string {
 		return fmt.Sprintf("restored %s err %v", e.life.name, e.Err)
 	case CommitAnswered:
 		return fmt.Sprintf("commit %d sent %t err %v", e.Round, e.Sent, e.Err)
+	case TransactionEnded:
+		return fmt.Sprintf("transaction %d ended err %v", e.Round, e.Err)
+	case Proved:
+		return fmt.Sprintf("proved err %v", e.Err)
 	}
 	return fmt.Sprintf("%T", e)
 }
@@ -299,6 +339,12 @@ func actionText(a Action) string {
 			fmt.Fprintf(&b, " %s-%d=%d", tp.Topic, tp.Partition, a.Offsets[tp].Offset)
 		}
 		return fmt.Sprintf("commit %d generation %d%s", a.Round, a.Identity.Generation, b.String())
+	case Send:
+		return fmt.Sprintf("send %d begin %t records %d", a.Round, a.Begin, len(a.Records))
+	case CommitInTransaction:
+		return fmt.Sprintf("commit %d in transaction, generation %d, partitions %d", a.Round, a.Identity.Generation, len(a.Offsets))
+	case EndTransaction:
+		return fmt.Sprintf("end %d commit %t", a.Round, a.Commit)
 	case Report:
 		return "report " + a.State.String()
 	}

@@ -28,6 +28,7 @@ type life struct {
 	lastLimit int
 	lastStore string
 	storeAt   int
+	refused   []refusal // by a broker, in an earlier life: the production handler is asked before they are sent again
 	// retention holds, by store, for how long the changelog keeps a record by its event time, 0 for ever; nil if all do.
 	retention []int64
 
@@ -233,7 +234,8 @@ func (w *Work) processSlice(d *Done) error {
 		n, err := l.task.Process(min(group, w.shared.sliceRecords-d.Processed))
 		d.Processed += n
 		if err != nil {
-			// What was emitted before leaves all the same: outputs do not wait for a commit.
+			// What was emitted before leaves all the same: outputs do not wait for a commit. (In a transaction they do, and what
+			// was not handed over is dropped.)
 			if e := l.sendOutputs(w.shared, l.box.current()); e != nil {
 				return errors.Join(err, e)
 			}
@@ -344,7 +346,7 @@ func (w *Work) observe(d *Done) {
 		d.timerMs = ms
 	}
 	d.commit = t.CommitNeeded()
-	d.request = t.CommitRequested() || d.commit && w.life.set.PrivateBytes() > w.shared.privateBytes
+	d.request = t.CommitRequested() || d.commit && w.life.set.PrivateBytes()+w.life.box.stagedBytes() > w.shared.privateBytes
 	d.flushDue = w.life.set.SealedBytes() > 0
 	d.streamMs = t.StreamTimeMs()
 	for _, tp := range t.Inputs() {
@@ -385,7 +387,11 @@ func (l *life) send(sh *shared, out []op.Output, seg *segment) error {
 			if s.store >= 0 && nowMs > 0 {
 				l.checkRetention(sh, s, nowMs)
 			}
-			if err := l.checkSize(sh, s); err != nil {
+			err := l.checkSize(sh, s)
+			if err == nil && s.err == nil && len(l.refused) > 0 {
+				err = l.checkRefused(s)
+			}
+			if err != nil {
 				l.drop(slab, i, len(part), seg)
 				l.box.uncount(seg, len(out)-from-len(part))
 				return err
@@ -473,12 +479,27 @@ func (l *life) checkSize(sh *shared, s *sent) error {
 		TopicPartition: broker.TopicPartition{Topic: s.Topic, Partition: s.Partition},
 		Err:            fmt.Errorf("%w: %d bytes, the topic takes %d", broker.ErrRecordTooLarge, size, l.lastLimit),
 	}
+	return l.judge(s, cause)
+}
+
+// checkRefused asks the production handler about a record that a broker has refused in the transaction that was aborted for it.
+func (l *life) checkRefused(s *sent) error {
+	for i := range l.refused {
+		if l.refused[i].same(&s.ProduceRecord) {
+			return l.judge(s, l.refused[i].err)
+		}
+	}
+	return nil
+}
+
+// judge asks the production handler about a record that cannot be written. It is marked with the error if it is to be left out.
+func (l *life) judge(s *sent, cause error) error {
 	retry, err := l.task.FailedOutput(&s.Output, cause, 1)
 	if err != nil {
 		return err
 	}
 	if retry {
-		return fmt.Errorf("millrace: task %s: step %s: the production error handler wants to retry a record that stays as large as it is: %w",
+		return fmt.Errorf("millrace: task %s: step %s: the production error handler wants to retry a record that stays what it is: %w",
 			l.name, s.Step, cause)
 	}
 	s.err = cause

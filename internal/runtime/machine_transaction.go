@@ -1,0 +1,392 @@
+package runtime
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/metrics"
+)
+
+// txnStage is where the transaction of a round of commits stands. Under at-least-once every round is in stageCommit.
+type txnStage uint8
+
+const (
+	stageOpen   txnStage = iota // it takes units and sends their records
+	stageCommit                 // the offsets are on their way, in the transaction or by themselves
+	stageEnding                 // it is being committed; nobody can hold that up
+	stageAborting
+	stageAborted // it waits until every record of it has an answer
+)
+
+// exactlyOnce is what a machine knows about its transactional producer.
+type exactlyOnce struct {
+	wanted    bool  // a commit is asked for
+	wantedMs  int64 // since when
+	broken    bool  // nothing may be sent before the transactional id is proved again
+	proving   bool
+	tries     int   // of proving, in a row
+	triesMs   int64 // since when
+	againMs   int64 // the next one
+	foreignMs int64 // when somebody else was last found to have used the transactional id, 0 never
+}
+
+// wantCommit asks for the end of the open transaction, once those who were asked for a unit have answered.
+func (m *Machine) wantCommit() {
+	if !m.eos.wanted {
+		m.eos.wanted, m.eos.wantedMs = true, m.nowMs
+	}
+}
+
+// tryTransaction does what can be done about transactions now. One is under way at a time: of the next one nothing leaves
+// before the end of this one is known.
+func (m *Machine) tryTransaction() {
+	if m.over || m.eos.proving {
+		return
+	}
+	if c := m.commit; c != nil && c.stage == stageAborted {
+		if slices.ContainsFunc(c.slots, func(s *slot) bool { return !s.looked }) {
+			return
+		}
+		m.dropRound(c)
+	}
+	if m.eos.broken {
+		if m.commit == nil && m.nowMs >= m.eos.againMs {
+			m.eos.proving = true
+			m.do(Prove{})
+		}
+		return
+	}
+	c := m.commit
+	if c == nil {
+		c = newCommitRound(m.nowMs)
+		if m.claim(c); len(c.slots) == 0 {
+			return
+		}
+		m.round++
+		c.id = m.round
+		m.commit = c
+		m.sendClaimed(c)
+	}
+	switch c.stage {
+	case stageOpen:
+		m.claim(c)
+		m.sendClaimed(c)
+		if m.mayCommit(c) {
+			m.eos.wanted = false
+			c.stage, c.sinceMs = stageCommit, m.nowMs
+			m.sendTransactionOffsets()
+		}
+	case stageCommit:
+		if c.retryMs > 0 && m.nowMs >= c.retryMs {
+			c.retryMs = 0
+			m.sendTransactionOffsets()
+		}
+	}
+}
+
+// claim takes what the tasks have handed over into a round that is open.
+func (m *Machine) claim(c *commitRound) {
+	for _, s := range slices.Concat(m.slots, m.lingers) {
+		in := slices.Contains(c.slots, s)
+		if !in && (s.closing == closeDirty || s.closing == closeRetry) {
+			continue
+		}
+		if len(c.slots) > 0 && c.memberID != s.memberID {
+			continue
+		}
+		if s.unclaimed > 0 && s.closing != closeRetry && s.closing != closeDirty {
+			s.unclaimed = 0
+			n, records := s.life.box.claim()
+			if n > 0 {
+				c.claimed = append(c.claimed, records...)
+				s.claimed, s.awaiting = true, s.awaiting+n
+				m.lookAt(s) // units without records are ready at once
+			}
+		}
+		if !s.claimed && len(s.units) == 0 {
+			continue
+		}
+		if !in {
+			c.slots, c.memberID = append(c.slots, s), s.memberID
+		}
+		for _, u := range s.units {
+			for tp, o := range u.unit.Offsets {
+				c.offsets[tp] = o
+			}
+		}
+		s.inCommit = append(s.inCommit, s.units...)
+		s.units = nil
+	}
+}
+
+// sendClaimed sends the records of the units that were claimed.
+func (m *Machine) sendClaimed(c *commitRound) {
+	if len(c.claimed) == 0 {
+		return
+	}
+	m.do(Send{Round: c.id, Begin: !c.began, Records: c.claimed})
+	if !c.began {
+		c.began, c.beganMs = true, m.nowMs
+	}
+	c.claimed = nil
+}
+
+// mayCommit tells whether the open transaction is to be committed now: somebody wants it, everything that was sent has an
+// answer, and nobody who was asked for a unit will answer soon. A task inside a slow record is not waited for.
+func (m *Machine) mayCommit(c *commitRound) bool {
+	if !m.eos.wanted && !slices.ContainsFunc(c.slots, func(s *slot) bool { return s.closing != closeNot }) {
+		return false
+	}
+	if slices.ContainsFunc(c.slots, func(s *slot) bool { return s.awaiting > 0 }) {
+		return false
+	}
+	soon := func(s *slot) bool {
+		asked := s.closing == closeClean && !s.handed ||
+			s.closing == closeNot && (s.wantUnit || s.working != nil && s.working.handOver)
+		return s.phase == phaseRunning && asked && !s.heldUp
+	}
+	return m.nowMs-m.eos.wantedMs >= heldUpMs || !slices.ContainsFunc(m.slots, soon)
+}
+
+// sendTransactionOffsets commits the offsets of the round: in the transaction, or by themselves if nothing was sent in it. A
+// commit by itself is a link of the same chain: nothing else leaves before its answer.
+func (m *Machine) sendTransactionOffsets() {
+	c := m.commit
+	id, member := m.cfg.Identity()
+	if !member || id.MemberID != c.memberID || c.after >= 0 && id.Generation <= c.after && m.nowMs < c.againMs {
+		m.transactionOffsetsAnswered(CommitAnswered{Round: c.id})
+		return
+	}
+	c.identity = id
+	offsets := make(map[broker.TopicPartition]broker.OffsetMeta, len(c.offsets))
+	for tp, o := range c.offsets {
+		offsets[tp] = o
+	}
+	if !c.began {
+		m.do(Commit{Round: c.id, Identity: id, Offsets: offsets})
+		return
+	}
+	m.do(CommitInTransaction{Round: c.id, Identity: id, Offsets: offsets})
+}
+
+func (m *Machine) transactionOffsetsAnswered(e CommitAnswered) {
+	c := m.commit
+	if c == nil || c.id != e.Round || c.stage != stageCommit {
+		return
+	}
+	course := broker.CourseOf(e.Err)
+	if !e.Sent {
+		course = broker.CourseAwaitRebalance
+		if id, member := m.cfg.Identity(); member && id.MemberID != c.memberID {
+			course = broker.CourseLost
+		}
+	}
+	if course == broker.CourseNone {
+		if c.began {
+			c.stage = stageEnding
+			m.do(EndTransaction{Round: c.id, Commit: true})
+			return
+		}
+		m.roundCommitted(c)
+		return
+	}
+	m.log.Debug("commit refused", "course", course.String(), "error", e.Err)
+	if m.retryCommit(c, e, course) {
+		return
+	}
+	err := e.Err
+	if err == nil {
+		err = fmt.Errorf("millrace: group %s: the instance is not the member %q any more", m.cfg.AppID, c.memberID)
+	}
+	m.abort(c, course, err)
+}
+
+// roundCommitted takes everything of a round as committed.
+func (m *Machine) roundCommitted(c *commitRound) {
+	m.commit = nil
+	for _, s := range c.slots {
+		s.claimed = false
+		m.committed(s)
+	}
+}
+
+// transactionEnded takes how a transaction has ended.
+func (m *Machine) transactionEnded(e TransactionEnded) {
+	c := m.commit
+	if c == nil || c.id != e.Round {
+		return
+	}
+	switch {
+	case c.stage == stageEnding && e.Err == nil:
+		m.roundCommitted(c)
+	case c.stage == stageEnding:
+		// Whether it was committed is known to the coordinator alone: nobody goes on from what is in memory.
+		m.abort(c, max(broker.CourseUnknown, broker.CourseOf(e.Err)), e.Err)
+	case c.stage == stageAborting:
+		if e.Err != nil {
+			m.log.Warn("a transaction could not be aborted: the transactional id is proved again, which ends it", "error", e.Err)
+			m.eos.broken = true
+		}
+		c.stage = stageAborted
+	}
+}
+
+// abort drops a round. The tasks in it go back to what is committed.
+func (m *Machine) abort(c *commitRound, course broker.Course, err error) {
+	if c.stage == stageAborting || c.stage == stageAborted {
+		return
+	}
+	m.count(metrics.CommitsFailed, 1)
+	m.log.Error("a transaction is aborted: what its tasks did since their last commit is done again", "course", course.String(), "error", err)
+	ended := c.stage == stageEnding
+	c.stage = stageAborted
+	switch {
+	case course == broker.CourseUnknown, course == broker.CourseRebuild:
+		m.eos.broken = true
+	case c.began && !ended:
+		c.stage = stageAborting
+		m.do(EndTransaction{Round: c.id})
+	}
+	c.claimed = nil
+	for _, s := range slices.Clone(c.slots) {
+		if s.life != nil {
+			s.life.box.cut()
+		}
+		if s.closing == closeNot || s.closing == closeClean {
+			m.troubled(s, err)
+		}
+	}
+	switch course {
+	case broker.CourseLost:
+		m.commitLost(c, err)
+	case broker.CourseStop:
+		m.fail(fmt.Errorf("millrace: a transaction cannot be committed: %w", err))
+	case broker.CourseRebuild:
+		m.fenced(c, err)
+	}
+}
+
+// fenced deals with a transactional id that is not this instance's any more: it was away for longer than the timeout of a
+// transaction, or somebody else has taken the id. Nothing of what is in memory is gone on from.
+func (m *Machine) fenced(c *commitRound, err error) {
+	for _, s := range slices.Clone(m.slots) {
+		if s.closing == closeNot && s.phase == phaseRunning {
+			m.troubled(s, err)
+		}
+	}
+	id, member := m.cfg.Identity()
+	late := m.nowMs-c.beganMs >= m.set.TransactionTimeoutMs
+	if late || !member || id.MemberID != c.memberID || !errors.Is(err, broker.CodeProducerFenced) && !errors.Is(err, broker.CodeInvalidProducerEpoch) {
+		return
+	}
+	if m.eos.foreignMs > 0 && m.nowMs-m.eos.foreignMs < fencedWithinMs {
+		m.fail(fmt.Errorf("millrace: another instance writes under the same transactional id, and both take it from each other: has the state directory been copied? Remove the copy's file with the process id: %w", err))
+		return
+	}
+	m.eos.foreignMs = m.nowMs
+}
+
+// roundLoses takes out of the round under way a task whose partitions are not this instance's any more: nothing of it may be
+// committed, and the coordinator would not refuse it. It is too late once the end of the transaction has been sent; then the
+// next owner waits for it when it asks for the offsets.
+func (m *Machine) roundLoses(s *slot) {
+	c := m.commit
+	if !m.set.ExactlyOnce || c == nil || !slices.Contains(c.slots, s) || c.stage != stageOpen && c.stage != stageCommit {
+		return
+	}
+	if c.began {
+		m.abort(c, broker.CourseAbort, fmt.Errorf("millrace: task %s was taken away before its part of the transaction was committed", s.name))
+		return
+	}
+	c.slots = slices.DeleteFunc(c.slots, func(x *slot) bool { return x == s })
+	for _, in := range s.inputs {
+		delete(c.offsets, in.tp)
+	}
+	s.claimed, s.awaiting, s.inCommit, s.units = false, 0, nil, nil
+	if len(c.slots) == 0 {
+		m.commit = nil
+	}
+}
+
+// dropRound ends a round that was aborted.
+func (m *Machine) dropRound(c *commitRound) {
+	m.commit = nil
+	for _, s := range c.slots {
+		s.claimed, s.awaiting, s.inCommit, s.units = false, 0, nil, nil
+	}
+	m.advanceAll()
+}
+
+// proved takes the answer of the coordinator to the question who has the transactional id.
+func (m *Machine) proved(err error) {
+	m.eos.proving = false
+	if err == nil {
+		m.eos.broken, m.eos.tries = false, 0
+		m.advanceAll()
+		return
+	}
+	if m.eos.tries == 0 {
+		m.eos.triesMs = m.nowMs
+	}
+	m.eos.tries++
+	if broker.CourseOf(err) == broker.CourseStop || m.nowMs-m.eos.triesMs >= m.set.TaskTimeoutMs {
+		m.fail(fmt.Errorf("millrace: the transactional id cannot be taken: %w", err))
+	} else {
+		m.log.Error("the transactional id cannot be taken, it is tried again", "attempt", m.eos.tries, "error", err)
+	}
+	m.eos.againMs = m.nowMs + m.set.BackoffMs
+}
+
+// sendFailed takes a transaction that could not even be begun.
+func (m *Machine) sendFailed(e Sent) {
+	if c := m.commit; c != nil && c.id == e.Round {
+		m.abort(c, broker.CourseRebuild, e.Err)
+	}
+}
+
+// recordsFailed takes records of a task that could not be written in a transaction: it can only be aborted. Where the broker
+// refuses a record for what it is, the replay asks the production handler about it before it is sent again.
+func (m *Machine) recordsFailed(s *slot, failed []*sent) {
+	if len(failed) == 0 {
+		return
+	}
+	course, first := broker.CourseAbort, failed[0]
+	for _, f := range failed {
+		switch broker.ProduceClassOf(f.err) {
+		case broker.ProduceRefused:
+			if !errors.Is(f.err, broker.ErrRecordTooLarge) || s.life.box.alone() {
+				s.refused = append(s.refused, newRefusal(f.ProduceRecord, f.err))
+			} else {
+				s.solo = true // a batch was too large: which of its records is to blame shows when they are sent one by one
+			}
+		case broker.ProduceBroken:
+			course = max(course, broker.CourseRebuild)
+		case broker.ProduceForbidden:
+			course = broker.CourseStop
+		}
+	}
+	err := fmt.Errorf("millrace: task %s: step %s: %w", s.name, first.Step, first.err)
+	m.settleFailures(s, failed)
+	if c := m.commit; c != nil && slices.Contains(c.slots, s) {
+		m.abort(c, course, err)
+	}
+}
+
+// refusal is a record that a broker has refused for what it is.
+type refusal struct {
+	record broker.ProduceRecord
+	err    error
+}
+
+func newRefusal(r broker.ProduceRecord, err error) refusal {
+	r.Key, r.Value, r.Headers = bytes.Clone(r.Key), bytes.Clone(r.Value), nil
+	return refusal{record: r, err: err}
+}
+
+func (f *refusal) same(r *broker.ProduceRecord) bool {
+	x := &f.record
+	return x.Topic == r.Topic && x.Partition == r.Partition && x.TimestampMs == r.TimestampMs && bytes.Equal(x.Key, r.Key) && bytes.Equal(x.Value, r.Value)
+}

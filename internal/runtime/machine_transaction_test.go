@@ -1,0 +1,292 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/broker/brokertest"
+	"github.com/millrace-io/millrace/internal/op"
+	"github.com/millrace-io/millrace/internal/topology"
+	"github.com/millrace-io/millrace/processor"
+	"github.com/millrace-io/millrace/serde"
+)
+
+// exactly runs two tasks exactly once, with nothing to do.
+func exactly(t *testing.T, topo *topology.Topology, opts ...stepOption) *stepper {
+	t.Helper()
+	s := newStepper(t, cluster(), topo, append([]stepOption{transactional("app-x")}, opts...)...)
+	s.settle()
+	s.assign(t0, t1)
+	s.settle()
+	s.wantState(StateRunning)
+	return s
+}
+
+// calls lists the requests of commits and transactions so far.
+func (s *stepper) calls() string {
+	var names []string
+	for _, c := range s.cluster.Calls(brokertest.OpProve, brokertest.OpTxnOffsets, brokertest.OpEndTxn, brokertest.OpCommitOffsets) {
+		names = append(names, string(c.Op))
+	}
+	return strings.Join(names, ", ")
+}
+
+// Offsets, results and state of all tasks that have something go into one transaction; until its end nobody sees any of it.
+func TestTransaction_unitsOfAllTasksGoInOne(t *testing.T) {
+	s := exactly(t, countTopology(t))
+	s.cluster.Append(tp("in", 0), kv("a", "1"), kv("b", "2"))
+	s.cluster.Append(tp("in", 1), kv("c", "3"))
+	s.settle()
+	if q := len(s.prod.Queued()); q != 0 || len(s.cluster.AllRecords(tp("out", 0))) != 0 {
+		t.Errorf("%d records have left before a commit was due", q)
+	}
+	s.advance(100 * time.Millisecond)
+	s.wantCommitted(2, 1)
+	wantOutputs(t, s.cluster, "a=1", "b=2", "c=3")
+	if got, want := s.calls(), "prove, txn offsets, end txn"; got != want {
+		t.Errorf("requests: %s; want %s", got, want)
+	}
+}
+
+// A commit without a result needs no transaction.
+func TestTransaction_noOutputIsAPlainCommit(t *testing.T) {
+	drop := build(t, func(b *topology.Builder) {
+		b.AddSource(topology.Source{Name: "source", Topics: []string{"in"}, Op: op.NewSource(op.SourceSpec[string, string]{Key: serde.String, Value: serde.String})})
+		b.AddProcessor(topology.Processor{Name: "drop", Parents: []string{"source"}, Op: op.NewFilter(func(_, v string) (bool, error) { return v != "no", nil })})
+		b.AddSink(topology.Sink{Name: "sink", Topic: "out", Parents: []string{"drop"}, Op: op.NewSink(op.SinkSpec[string, string]{Topic: "out", Key: serde.String, Value: serde.String})})
+	})
+	s := exactly(t, drop)
+	s.cluster.Append(tp("in", 0), kv("a", "no"))
+	s.settle()
+	s.advance(100 * time.Millisecond)
+	s.wantCommitted(1)
+	s.cluster.Append(tp("in", 0), kv("b", "no"))
+	s.cluster.Append(tp("in", 1), kv("c", "yes"))
+	s.settle()
+	s.advance(100 * time.Millisecond)
+	s.wantCommitted(2, 1)
+	if got, want := s.calls(), "prove, commit offsets, txn offsets, end txn"; got != want {
+		t.Errorf("requests: %s; want %s", got, want)
+	}
+}
+
+// Nothing of the next transaction leaves before the end of this one is known, and tasks go on meanwhile.
+func TestTransaction_theNextWaitsForTheEnd(t *testing.T) {
+	s := exactly(t, copyTopology(t))
+	s.auto = false
+	run := func() {
+		t.Helper()
+		for range 20 {
+			s.settle()
+			for len(s.works) > 0 {
+				s.work(0)
+			}
+			s.prod.Deliver()
+		}
+	}
+	s.cluster.Append(tp("in", 0), kv("a", "1"))
+	run()
+	s.advance(100 * time.Millisecond)
+	run()
+	for len(s.orders) > 0 {
+		if end, ok := s.orders[0].(EndTransaction); ok {
+			if !end.Commit {
+				t.Fatal("it is aborted")
+			}
+			break
+		}
+		s.order()
+		run()
+	}
+	s.cluster.Append(tp("in", 0), kv("b", "2"))
+	run()
+	s.advance(100 * time.Millisecond)
+	run()
+	if n := len(s.orders); n != 1 || s.prod.Unacknowledged() != 0 {
+		t.Fatalf("%d orders wait, %d records are on their way", n, s.prod.Unacknowledged())
+	}
+	s.wantCommitted(-1)
+	s.auto = true
+	s.settle()
+	s.advance(100 * time.Millisecond)
+	s.wantCommitted(2)
+	wantOutputs(t, s.cluster, "a=1", "b=2")
+}
+
+// A task inside a slow record is not in the commit, and does not hold it up.
+func TestTransaction_aSlowRecordHoldsUpItsOwnTaskOnly(t *testing.T) {
+	s := exactly(t, copyTopology(t))
+	s.auto = false
+	s.cluster.Append(tp("in", 0), kv("slow", "1"))
+	s.settle()
+	if len(s.works) != 1 {
+		t.Fatalf("%d works", len(s.works))
+	}
+	slow := s.works[0]
+	s.works = nil
+	for n := range 5 {
+		s.cluster.Append(tp("in", 1), kv("quick", fmt.Sprint(n)))
+		for range 4 {
+			s.advance(40 * time.Millisecond)
+			for range 10 {
+				for len(s.works) > 0 {
+					s.work(0)
+				}
+				for len(s.orders) > 0 {
+					s.order()
+				}
+				s.prod.Deliver()
+				s.settle()
+			}
+		}
+		s.wantCommitted(-1, int64(n+1))
+	}
+	s.works = append(s.works, slow)
+	s.auto = true
+	s.settle()
+	s.advance(100 * time.Millisecond)
+	s.wantCommitted(1, 5)
+}
+
+// A record that the broker refuses aborts the transaction. The production handler is asked about it alone, when it comes again.
+func TestTransaction_refusedRecord(t *testing.T) {
+	for name, c := range map[string]struct {
+		code    broker.Code
+		refuses int
+	}{
+		"for its content":      {broker.CodeInvalidRecord, 1},
+		"for its batch's size": {broker.CodeMessageTooLarge, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked []string
+			s := exactly(t, copyTopology(t), onProduction(&asked, func(processor.Failure) processor.Response {
+				return processor.Response{Action: processor.Continue}
+			}))
+			f := brokertest.ProduceFault{Topic: "out", Err: c.code, Times: c.refuses,
+				When: func(r broker.ProduceRecord) bool { return string(r.Key) == "b" }}
+			s.prod.Fail(f)
+			s.cluster.Append(tp("in", 0), kv("a", "1"), kv("b", "2"), kv("c", "3"))
+			s.settle()
+			for range 60 {
+				s.advance(100 * time.Millisecond)
+			}
+			if d := cmp.Diff([]string{"b@1 attempt 1"}, asked); d != "" {
+				t.Errorf("the handler was asked (-want +got):\n%s", d)
+			}
+			s.wantCommitted(3)
+			wantOutputs(t, s.cluster, "a=1", "c=3")
+			s.wantState(StateRunning)
+		})
+	}
+}
+
+// Whether a commit whose answer was lost took effect is asked of the cluster, after the transactional id has been proved.
+func TestTransaction_unknownEnd(t *testing.T) {
+	for _, applied := range []bool{false, true} {
+		s := exactly(t, countTopology(t))
+		s.cluster.Inject(brokertest.Fault{Op: brokertest.OpEndTxn, Err: broker.ErrNoAnswer, Applied: applied})
+		s.cluster.Append(tp("in", 0), kv("a", "1"))
+		s.settle()
+		s.advance(100 * time.Millisecond)
+		want := int64(-1)
+		if applied {
+			want = 1
+		}
+		s.wantCommitted(want)
+		for range 20 {
+			s.advance(100 * time.Millisecond)
+		}
+		s.wantCommitted(1)
+		wantOutputs(t, s.cluster, "a=1")
+		if got := s.calls(); !strings.HasPrefix(got, "prove, txn offsets, end txn, prove") {
+			t.Errorf("requests: %s", got)
+		}
+	}
+}
+
+// Two instances under one transactional id take it from each other. The second time it is no accident.
+func TestTransaction_fencedTwice(t *testing.T) {
+	s := exactly(t, copyTopology(t))
+	for range 2 {
+		other := s.cluster.Transactions("app-x")
+		if err := other.Prove(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.cluster.Append(tp("in", 0), kv("a", "1"))
+		s.settle()
+		for range 30 {
+			s.advance(100 * time.Millisecond)
+		}
+	}
+	if !s.finished || s.err == nil || !strings.Contains(s.err.Error(), "state directory") || !errors.Is(s.err, broker.CodeProducerFenced) && !errors.Is(s.err, broker.CodeInvalidProducerEpoch) {
+		t.Errorf("finished %t, error %v", s.finished, s.err)
+	}
+}
+
+// A revocation commits what the task has handed over, and one that cannot be committed in time is not committed at all.
+func TestTransaction_revoked(t *testing.T) {
+	s := exactly(t, countTopology(t))
+	s.cluster.Append(tp("in", 0), kv("a", "1"))
+	s.settle()
+	s.assign(t1)
+	s.settle()
+	s.wantCommitted(1)
+	wantOutputs(t, s.cluster, "a=1")
+
+	s.cluster.Append(tp("in", 1), kv("b", "2"))
+	s.settle()
+	s.prod.HoldAcks()
+	s.assign()
+	s.settle()
+	for range 60 { // the answers to the records do not come in time
+		s.advance(100 * time.Millisecond)
+	}
+	s.prod.Release()
+	s.settle()
+	s.wantCommitted(1, -1)
+	wantOutputs(t, s.cluster, "a=1")
+	if s.cluster.OpenTxn("app-x") {
+		t.Error("the transaction was left open")
+	}
+}
+
+// What is on its way to the brokers is bounded, with what waits for a transaction: tasks rest until there is room again, and
+// then go on, under both guarantees.
+func TestFull_tasksRestAndGoOn(t *testing.T) {
+	const bound = 20_000
+	for name, opts := range map[string][]stepOption{"at least once": nil, "exactly once": {transactional("app-x")}} {
+		t.Run(name, func(t *testing.T) {
+			s := newStepper(t, cluster(), copyTopology(t), append(opts, func(c *Config, _ *stepper) { c.Settings.ProducerBytes = bound })...)
+			s.settle()
+			s.assign(t0, t1)
+			s.settle()
+			s.prod.HoldAcks()
+			for n := range 2000 {
+				s.cluster.Append(tp("in", int32(n%2)), kv(fmt.Sprint(n), strings.Repeat("x", 20)))
+			}
+			for range 30 {
+				s.settle()
+				s.advance(100 * time.Millisecond)
+			}
+			// It rests until half of the bound is free. A turn may pass the bound by what it takes, 100 records here, for each of
+			// the two tasks.
+			if got := s.machine.outgoing(); got < bound/2 || got > bound+2*100*(recordOverhead+40) {
+				t.Errorf("%d bytes wait", got)
+			}
+			s.prod.Release()
+			for range 200 {
+				s.advance(100 * time.Millisecond)
+			}
+			s.wantCommitted(1000, 1000)
+			if n := len(outputs(s.cluster)); n != 2000 {
+				t.Errorf("%d results", n)
+			}
+		})
+	}
+}
