@@ -32,6 +32,7 @@ func (a *App) runnerConfig() (runtime.RunnerConfig, error) {
 	if workers == 0 {
 		workers, hard = goruntime.GOMAXPROCS(0), false
 	}
+	exactlyOnce := c.Guarantee == config.ExactlyOnceV2
 	cfg := runtime.RunnerConfig{
 		AppID:    c.ApplicationID,
 		Topology: a.topology.t,
@@ -40,13 +41,14 @@ func (a *App) runnerConfig() (runtime.RunnerConfig, error) {
 			WindowAdditionalRetentionMs: c.WindowChangelogRetention.Milliseconds(),
 		},
 		Settings: runtime.Settings{
-			CommitIntervalMs: c.CommitInterval.Milliseconds(), CommitTimeoutMs: c.CommitTimeout.Milliseconds(),
+			CommitIntervalMs: c.CommitEvery().Milliseconds(), CommitTimeoutMs: c.CommitTimeout.Milliseconds(),
 			RebalanceTimeoutMs: c.RebalanceTimeout.Milliseconds(), TaskTimeoutMs: c.TaskTimeout.Milliseconds(),
 			MaxPollIntervalMs: c.MaxPollInterval.Milliseconds(), DrainTimeoutMs: c.CommitTimeout.Milliseconds(),
 			PurgeIntervalMs: c.RepartitionPurgeInterval.Milliseconds(), BackoffMs: 500, BackoffMaxMs: 5000,
 			Workers: workers, HardWorkers: hard, Restores: max(2, workers),
 			HighRecords: c.BufferedRecords, HighBytes: budgets.PartitionQueue, ProducerBytes: budgets.Producer / 2,
-			ReadCommitted: c.Main.Isolation == config.ReadCommitted, Reset: resetPolicy(c.Main.AutoOffsetReset),
+			ExactlyOnce: exactlyOnce, TransactionTimeoutMs: c.Producer.TransactionTimeout.Milliseconds(),
+			ReadCommitted: exactlyOnce || c.Main.Isolation == config.ReadCommitted, Reset: resetPolicy(c.Main.AutoOffsetReset),
 			StayInGroup: a.opts.stay,
 		},
 		Queues: func(partitions int) (int64, error) {
@@ -150,13 +152,19 @@ func (a *App) clients(cfg *runtime.RunnerConfig, budgets config.Budgets) error {
 		}
 	}
 	open("admin", func() (err error) { cl.Admin, err = opened(kgoclient.NewAdmin(admin)); return err })
-	open("producer", func() (err error) { cl.Producer, err = openedProducer(kgoclient.NewProducer(producer)); return err })
+	if cfg.Settings.ExactlyOnce {
+		cl.Transactions = func(id string) (broker.Transactions, error) {
+			return openedTransactions(kgoclient.NewTransactions(producer, id, c.Producer.TransactionTimeout))
+		}
+	} else {
+		open("producer", func() (err error) { cl.Producer, err = openedProducer(kgoclient.NewProducer(producer)); return err })
+	}
 	open("restore", func() (err error) { cl.Reader, err = openedReader(kgoclient.NewReader(restores)); return err })
 	open("consumer", func() (err error) {
 		cl.Committed, err = openedFetcher(kgoclient.NewFetcher(consumer, true))
 		return err
 	})
-	if c.Main.Isolation != config.ReadCommitted {
+	if !cfg.Settings.ReadCommitted {
 		open("consumer", func() (err error) { cl.User, err = openedFetcher(kgoclient.NewFetcher(consumer, false)); return err })
 	}
 	if len(a.topology.t.Globals()) > 0 {
@@ -201,6 +209,13 @@ func openedProducer(p *kgoclient.Producer, err error) (broker.Producer, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+func openedTransactions(t *kgoclient.Transactions, err error) (broker.Transactions, error) {
+	if err != nil {
+		return nil, fmt.Errorf("millrace: open the transactional producer: %w", err)
+	}
+	return t, nil
 }
 
 func openedReader(r *kgoclient.Reader, err error) (broker.Reader, error) {

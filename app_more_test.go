@@ -250,8 +250,9 @@ func TestNewApp_errors(t *testing.T) {
 		say  []string
 	}{
 		"nothing":        {nil, []string{"application.id", "bootstrap.servers"}},
-		"exactly once":   {[]AppOption{ApplicationID("a"), Brokers("h:1"), Guarantee(ExactlyOnceV2)}, []string{"processing.guarantee", "exactly_once_v2"}},
-		"by property":    {[]AppOption{ApplicationID("a"), Brokers("h:1"), FromProperties(map[string]string{"processing.guarantee": "exactly_once_v2"})}, []string{"processing.guarantee"}},
+		"a long commit interval": {[]AppOption{ApplicationID("a"), Brokers("h:1"), Guarantee(ExactlyOnceV2), CommitInterval(11 * time.Second)},
+			[]string{"transaction.timeout.ms", `"10000"`, "commit.interval.ms", "11000"}},
+		"by property": {[]AppOption{ApplicationID("a"), Brokers("h:1"), FromProperties(map[string]string{"processing.guarantee": "exactly_once"})}, []string{"processing.guarantee"}},
 		"misspelt":       {[]AppOption{ApplicationID("a"), Brokers("h:1"), FromProperties(map[string]string{"comit.interval.ms": "1"})}, []string{"comit.interval.ms", "commit.interval.ms"}},
 		"negative":       {[]AppOption{ApplicationID("a"), Brokers("h:1"), CommitInterval(-time.Second)}, []string{"commit.interval.ms"}},
 		"address":        {[]AppOption{ApplicationID("a"), Brokers("nohost")}, []string{"nohost", "bootstrap.servers"}},

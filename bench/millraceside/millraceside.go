@@ -18,8 +18,9 @@ type millraceSide struct{}
 
 // Run runs the scenario's topology until ctx ends.
 func (millraceSide) Run(ctx context.Context, c side.Config, p *side.Progress) error {
-	if c.Guarantee != side.AtLeastOnce {
-		return fmt.Errorf("bench: millrace does not have the guarantee %s yet", c.Guarantee)
+	guarantee := millrace.AtLeastOnce
+	if c.Guarantee == side.ExactlyOnce {
+		guarantee = millrace.ExactlyOnceV2
 	}
 	topology, err := build(c, p)
 	if err != nil {
@@ -27,7 +28,7 @@ func (millraceSide) Run(ctx context.Context, c side.Config, p *side.Progress) er
 	}
 	app, err := millrace.NewApp(topology,
 		millrace.ApplicationID(c.AppID), millrace.Brokers(c.Brokers...), millrace.StateDir(c.StateDir),
-		millrace.CommitInterval(c.CommitInterval), millrace.CacheBytes(c.CacheBytes),
+		millrace.Guarantee(guarantee), millrace.CommitInterval(c.CommitInterval), millrace.CacheBytes(c.CacheBytes),
 	)
 	if err != nil {
 		return err

@@ -234,6 +234,25 @@ func millis(lo int64) codec[time.Duration] {
 	}.where(what, func(d time.Duration) bool { return d >= durationMs(lo) })
 }
 
+// millisOr is millis(0) for a setting that may be Unset, which is shown as the text given.
+func millisOr(unset string) codec[time.Duration] {
+	c := millis(0)
+	format, check := c.format, c.check
+	c.format = func(d time.Duration) string {
+		if d == Unset {
+			return unset
+		}
+		return format(d)
+	}
+	c.check = func(d time.Duration) error {
+		if d == Unset {
+			return nil
+		}
+		return check(d)
+	}
+	return c
+}
+
 // durationMs turns milliseconds into a Duration; what is too long for one becomes the longest. (Java users write
 // Long.MAX_VALUE for "for ever".)
 func durationMs(n int64) time.Duration {

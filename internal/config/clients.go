@@ -66,6 +66,9 @@ type Producer struct {
 	BufferBytes int64
 	// Compression is how batches are compressed. Property: compression.type.
 	Compression Compression
+	// TransactionTimeout is after how long a coordinator aborts a transaction that was not ended, under ExactlyOnceV2.
+	// Property: transaction.timeout.ms.
+	TransactionTimeout time.Duration
 }
 
 // Admin holds the settings of the client that manages topics.

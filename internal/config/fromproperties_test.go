@@ -143,7 +143,6 @@ func TestFromProperties_errors(t *testing.T) {
 		{"consumer.linger.ms", "5", []string{"not a setting of the consumer", "producer.linger.ms"}},
 		{"producer.session.timeout.ms", "5", []string{"not a setting of the producer", "consumer.session.timeout.ms"}},
 		{"consumer.application.id", "x", []string{"not a setting of the consumer", "use application.id"}},
-		{"processing.guarantee", "exactly_once_v2", []string{"exactly_once_v2", "at_least_once only"}},
 		{"processing.guarantee", "exactly_once", []string{`"exactly_once"`, "must be at_least_once or exactly_once_v2"}},
 		{"group.protocol", "streams", []string{"must be classic", "KIP-1071"}},
 		{"group.protocol", "consumer", []string{"must be classic"}},

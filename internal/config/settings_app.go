@@ -25,10 +25,8 @@ func applicationSettings() []Setting {
 			Doc:  "Protocol of the group's membership.",
 			Note: "This release knows the classic protocol only; \"streams\" (KIP-1071) is planned."},
 		{Name: "processing.guarantee", Scope: ScopeApp, Kind: String, Java: "at_least_once",
-			Doc:  "What a failure may do to results.",
-			Note: "This release has at_least_once only and refuses exactly_once_v2.",
-			bind: app(enum(guarantees(), false).where("is not supported by this release, which has at_least_once only",
-				func(g Guarantee) bool { return g != ExactlyOnceV2 }), func(c *Config) *Guarantee { return &c.Guarantee })},
+			Doc:  "What a failure may do to results: at_least_once or exactly_once_v2.",
+			bind: app(enum(guarantees(), false), func(c *Config) *Guarantee { return &c.Guarantee })},
 		{Name: "config.providers", Scope: ScopeApp | ScopeClients, Kind: List, Java: "[]", Status: Fixed, Values: []string{""},
 			Doc:  "Classes that fetch values from elsewhere.",
 			Note: "Java classes cannot be loaded: fetch the values in your program before you pass the properties on."},
@@ -53,7 +51,8 @@ func taskSettings() []Setting {
 	return []Setting{
 		{Name: "commit.interval.ms", Scope: ScopeApp, Kind: Millis, Java: "30000",
 			Doc:  "Longest time between two commits; with a record cache it is also how often results are sent on.",
-			bind: app(millis(0), func(c *Config) *time.Duration { return &c.CommitInterval })},
+			Note: "Unset it is 100 under exactly_once_v2, as in Kafka Streams.",
+			bind: app(millisOr("30000"), func(c *Config) *time.Duration { return &c.CommitInterval })},
 		{Name: "num.stream.threads", Scope: ScopeApp, Kind: Int, Java: "1",
 			Doc: "Number of tasks that run at once.",
 			Note: "Unset, workers follow GOMAXPROCS and one that is held up in user code is replaced. A number, 1 too, is a hard " +

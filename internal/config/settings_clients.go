@@ -73,7 +73,6 @@ func consumerSettings() []Setting {
 }
 
 func producerSettings() []Setting {
-	transactions := "This release writes without transactions; exactly-once is planned."
 	levels := "Each codec runs at its default level."
 	spread := "The partition follows from the key; records without one stick to a partition for a batch."
 	return []Setting{
@@ -106,10 +105,13 @@ func producerSettings() []Setting {
 		{Name: "retries", Scope: ScopeProducer | ScopeAdmin, Kind: Int, Java: "2147483647", Status: Ignored, Doc: "Number of retries.",
 			Note: "Retries are bounded by time: delivery.timeout.ms, and default.api.timeout.ms of the admin client."},
 		{Name: "transactional.id", Scope: ScopeProducer, Kind: String, Java: "null", Status: Ignored, Doc: "Id of the producer's transactions.",
-			Note: "It is generated, as Kafka Streams does. " + transactions},
-		{Name: "transaction.timeout.ms", Scope: ScopeProducer, Kind: Millis, Java: "60000", Status: Ignored, Doc: "Longest life of a transaction.", Note: transactions},
+			Note: "It is generated, as Kafka Streams does: from application.id and the id of the state directory."},
+		{Name: "transaction.timeout.ms", Scope: ScopeProducer, Kind: Millis, Java: "60000",
+			Doc:  "Longest life of a transaction, under exactly_once_v2. It must not be below the commit interval.",
+			Note: "The default is 10000, which Kafka Streams sets too.",
+			bind: producer(millis(1), func(p *Producer) *time.Duration { return &p.TransactionTimeout })},
 		{Name: "transaction.two.phase.commit.enable", Scope: ScopeProducer, Kind: Bool, Java: "false", Status: Fixed, Values: []string{"false"},
-			Doc: "Lets transactions outlive any time-out.", Note: transactions},
+			Doc: "Lets transactions outlive any time-out.", Note: "A transaction that nobody ends would hold up every reader."},
 		{Name: "partitioner.class", Scope: ScopeProducer, Kind: Class, Java: "null", Status: Refused,
 			Doc: "Class that chooses partitions.", Note: "Java classes cannot be loaded: give the steps that write millrace.PartitionBy."},
 		{Name: "partitioner.ignore.keys", Scope: ScopeProducer, Kind: Bool, Java: "false", Status: Fixed, Values: []string{"false"},

@@ -12,7 +12,7 @@ type Guarantee uint8
 const (
 	// AtLeastOnce loses nothing; after a failure records may be processed again.
 	AtLeastOnce Guarantee = iota
-	// ExactlyOnceV2 makes results, offsets and state of a commit atomic. This release refuses it.
+	// ExactlyOnceV2 makes results, offsets and state of a commit atomic.
 	ExactlyOnceV2
 )
 

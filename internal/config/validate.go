@@ -95,6 +95,10 @@ func (c *Config) validateTimes(report func(name, value, reason, hint string)) {
 		report("heartbeat.interval.ms", ms(c.HeartbeatInterval), "must be below session.timeout.ms, which is "+ms(c.SessionTimeout),
 			"a third of it or less lets two heartbeats get lost")
 	}
+	if t := c.Producer.TransactionTimeout; c.Guarantee == ExactlyOnceV2 && t < c.CommitEvery() {
+		report("transaction.timeout.ms", ms(t), "must not be below commit.interval.ms, which is "+ms(c.CommitEvery()),
+			"a transaction lasts for up to a commit interval; raise the one or lower the other")
+	}
 	if r := c.Main.AutoOffsetReset; r.Kind == ResetDuration && r.Back < 0 {
 		report("auto.offset.reset", r.String(), "must not look into the future", "")
 	}

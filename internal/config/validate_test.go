@@ -29,11 +29,15 @@ func TestValidate_defaultNeedsTwoSettings(t *testing.T) {
 
 func TestDefault_isThatOfKafkaStreams(t *testing.T) {
 	cfg := Default()
+	exactly := Default()
+	exactly.Guarantee = ExactlyOnceV2
 	for _, tc := range []struct {
 		name      string
 		got, want time.Duration
 	}{
-		{"commit interval", cfg.CommitInterval, 30 * time.Second},
+		{"commit interval", cfg.CommitEvery(), 30 * time.Second},
+		{"commit interval of exactly-once", exactly.CommitEvery(), 100 * time.Millisecond},
+		{"transaction timeout", cfg.Producer.TransactionTimeout, 10 * time.Second},
 		{"session timeout", cfg.SessionTimeout, 45 * time.Second},
 		{"heartbeat interval", cfg.HeartbeatInterval, 500 * time.Millisecond}, // ours
 		{"max poll interval", cfg.MaxPollInterval, 5 * time.Minute},
@@ -66,7 +70,8 @@ func TestValidate_reports(t *testing.T) {
 		{"an id that is too long", func(c *Config) { c.ApplicationID = strings.Repeat("x", 250) }, []string{"application.id", "249"}},
 		{"an id of a dot", func(c *Config) { c.ApplicationID = "." }, []string{"application.id", `".."`}},
 		{"a server without a port", func(c *Config) { c.BootstrapServers = []string{"a:1", "b"} }, []string{"bootstrap.servers", `"b" has no port`}},
-		{"exactly once", func(c *Config) { c.Guarantee = ExactlyOnceV2 }, []string{"processing.guarantee", "exactly_once_v2", "at_least_once only"}},
+		{"a transaction that ends before its commit", func(c *Config) { c.Guarantee, c.Producer.TransactionTimeout = ExactlyOnceV2, 99*time.Millisecond },
+			[]string{"transaction.timeout.ms", `"99"`, "commit.interval.ms, which is 100"}},
 		{"a guarantee that is none", func(c *Config) { c.Guarantee = 9 }, []string{"processing.guarantee", `"unknown"`, "must be at_least_once or exactly_once_v2"}},
 		{"a negative interval", func(c *Config) { c.CommitInterval = -time.Second }, []string{"commit.interval.ms", `"-1000"`, "0 or more"}},
 		{"no session", func(c *Config) { c.SessionTimeout = 500 * time.Millisecond }, []string{"heartbeat.interval.ms", "below session.timeout.ms, which is 500"}},

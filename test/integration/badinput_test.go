@@ -178,7 +178,9 @@ func TestBadInput_settings(t *testing.T) {
 		t.Errorf("the error is no SettingError: %#v", err)
 	}
 	says(t, properties(map[string]string{"commit.interval.ms": "soon"}), "commit.interval.ms", "soon", "milliseconds")
-	says(t, properties(map[string]string{"processing.guarantee": "exactly_once_v2"}), "processing.guarantee", "exactly_once_v2", "at_least_once")
+	says(t, properties(map[string]string{"processing.guarantee": "exactly_once"}), "processing.guarantee", "exactly_once_v2", "at_least_once")
+	says(t, properties(map[string]string{"processing.guarantee": "exactly_once_v2", "commit.interval.ms": "10001"}),
+		"transaction.timeout.ms", "commit.interval.ms", "10001")
 	says(t, properties(map[string]string{"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}), "sasl.mechanism", "GSSAPI", "SCRAM-SHA-512")
 	says(t, properties(map[string]string{"bootstrap.servers": "localhost"}), "bootstrap.servers", "localhost", "host:port")
 	says(t, refused(append(both, millrace.ApplicationID("no blanks"))...), "application.id", "no blanks", "letters, digits")

@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -27,8 +28,27 @@ func kills(t *testing.T) int {
 }
 
 // Processes are killed again and again in the middle of the work, and started again on the disk that they left. No key
-// ends below its right count. MILLRACE_SEED replays the choice of the victims.
+// ends below its right count.
 func TestKills(t *testing.T) {
+	killAndCount(t, nil, func(p *processes) {
+		p.checkCounts(func(n, want int64) bool { return n >= want }, "at least")
+	})
+}
+
+// The same exactly once, without a cache: a reader of committed records sees each count of each key once and in order, and at
+// the end no transaction is open.
+func TestKills_exactlyOnce(t *testing.T) {
+	killAndCount(t, map[string]string{"processing.guarantee": "exactly_once_v2", "statestore.cache.max.bytes": "0"}, func(p *processes) {
+		lost, doubled := p.countSteps()
+		p.t.Logf("kills=%d lost=%d doubled=%d", kills(p.t), lost, doubled)
+		if lost != 0 || doubled != 0 {
+			p.t.Errorf("%d results are missing, %d are there twice", lost, doubled)
+		}
+	})
+}
+
+// killAndCount counts records while processes are killed. MILLRACE_SEED replays the choice of the victims.
+func killAndCount(t *testing.T, settings map[string]string, check func(*processes)) {
 	seed := uint64(1)
 	if text := os.Getenv("MILLRACE_SEED"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
@@ -49,13 +69,13 @@ func TestKills(t *testing.T) {
 		}
 		dirs := t.TempDir()
 		start := func(i int) *child {
-			return startChild(t, fmt.Sprint("process-", i), childSpec{
-				Topology: "count", Topics: p.topics, Settings: map[string]string{
-					"application.id": p.app, "bootstrap.servers": strings.Join(b.Bootstrap(), ","),
-					"state.dir":          filepath.Join(dirs, strconv.Itoa(i)),
-					"session.timeout.ms": fmt.Sprint(processSession.Milliseconds()),
-				},
-			})
+			all := map[string]string{
+				"application.id": p.app, "bootstrap.servers": strings.Join(b.Bootstrap(), ","),
+				"state.dir":          filepath.Join(dirs, strconv.Itoa(i)),
+				"session.timeout.ms": fmt.Sprint(processSession.Milliseconds()),
+			}
+			maps.Copy(all, settings)
+			return startChild(t, fmt.Sprint("process-", i), childSpec{Topology: "count", Topics: p.topics, Settings: all})
 		}
 		for i := range 3 {
 			p.children = append(p.children, start(i))
@@ -72,7 +92,7 @@ func TestKills(t *testing.T) {
 		}
 		p.load(perRound)
 		p.awaitProcessed(p.total)
-		p.checkCounts(func(n, want int64) bool { return n >= want }, "at least")
+		check(p)
 		p.stopAll(0, 1, 2)
 	})
 }

@@ -243,3 +243,26 @@ func (p *processes) stopAll(children ...int) {
 		p.children[i].stop()
 	}
 }
+
+// countSteps judges every count of every key: each from 1 on has to be there once, in order.
+func (p *processes) countSteps() (lost, doubled int) {
+	p.t.Helper()
+	at := make(map[string]int64)
+	for _, r := range kafkatest.ReadAll(p.t, p.b, p.topics.Out, kafkatest.Committed) {
+		n, err := serde.Int64.Decode(r.Value)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		switch before := at[string(r.Key)]; {
+		case n <= before:
+			doubled++
+		default:
+			lost += int(n - before - 1)
+			at[string(r.Key)] = n
+		}
+	}
+	for i := range processKeys {
+		lost += int(int64(p.total/processKeys) - at[fmt.Sprintf("key-%04d", i)])
+	}
+	return lost, doubled
+}
