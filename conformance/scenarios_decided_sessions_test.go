@@ -25,13 +25,13 @@ func (features) DecidedSessions(r *registry) {
 		r.differs(name, "C017", func(b *millrace.Builder) {
 			counted(b, on()...).ToStream().To(sessions("out", serde.Int64))
 		}, func(input []step) map[string][]record {
-			return map[string][]record{"out": sessionResultsOf(countSessions(input, 6, 5, false))}
+			return map[string][]record{"out": sessionResultsOf(countSessions(input, 6, 5, 11, false))}
 		})
 	}
 	r.differs("session-close-after-jumps", "C027", func(b *millrace.Builder) {
 		counted(b, millrace.EmitOnClose()).ToStream().To(sessions("out", serde.Int64))
 	}, func(input []step) map[string][]record {
-		return map[string][]record{"out": sessionResultsOf(countSessions(input, 6, 5, true))}
+		return map[string][]record{"out": sessionResultsOf(countSessions(input, 6, 5, 11, true))}
 	})
 	r.differs("session-of-a-moment", "a session of one moment that is hit again", func(b *millrace.Builder) {
 		g := millrace.GroupTableBy(counted(b, millrace.Retain(time.Hour)), func(k window.Key[string], n int64) (string, int64) { return k.Key, n },
@@ -39,7 +39,7 @@ func (features) DecidedSessions(r *registry) {
 		millrace.AggregateTable(g, func() int64 { return 0 }, func(_ string, n, sum int64) int64 { return sum + n },
 			func(_ string, n, sum int64) int64 { return sum - n }, serde.Int64, millrace.StoreName("sums")).ToStream().To(numbers("out"))
 	}, func(input []step) map[string][]record {
-		return map[string][]record{"out": sumsOfSessions(countSessions(input, 6, 5, false))}
+		return map[string][]record{"out": sumsOfSessions(countSessions(input, 6, 5, time.Hour.Milliseconds(), false))}
 	})
 	r.differs("cogroup-sessions-behind", "lies behind the others by more than the store's retention", func(b *millrace.Builder) {
 		one := func(_ string, _ *string, n int64) int64 { return n + 1 }
@@ -48,7 +48,7 @@ func (features) DecidedSessions(r *registry) {
 			Aggregate(func() int64 { return 0 }, func(_ string, m, n int64) int64 { return m + n }, serde.Int64, millrace.StoreName("counts"))
 		t.ToStream().To(sessions("out", serde.Int64))
 	}, func(input []step) map[string][]record {
-		return map[string][]record{"out": sessionResultsOf(countSessions(input, 6, 5, false))}
+		return map[string][]record{"out": sessionResultsOf(countSessions(input, 6, 5, 11, false))}
 	})
 	r.differs("sliding-close-after-jumps", "C027", func(b *millrace.Builder) {
 		w := millrace.From(b, texts("in")).GroupByKey().WindowBy(window.Sliding(10 * ms).Grace(30 * ms))
@@ -82,10 +82,11 @@ func (s sessionCount) with(count int64, step int) sessionCount {
 }
 
 // countSessions counts the records of sessions, and returns each change of one: those that a record joins go first, the
-// earliest before the others; then comes the one that they make together. A session can be joined for as long as the step may
-// add to it, and for one more gap. A record is late if what it would make has ended a gap and the grace before the time of its
-// own topic, or can not be joined any more. With onClose there is one change for each session, when it has ended so long ago.
-func countSessions(input []step, gap, grace int64, onClose bool) (changes []sessionCount) {
+// earliest before the others; then comes the one that they make together. A session is kept until its end is more than kept
+// behind the time, of the record's topic or of the latest session. A record is late if what it would make has ended more than a
+// gap and the grace before the time of its own topic, or would not be kept. With onClose there is one change for each session,
+// when it has ended so long ago.
+func countSessions(input []step, gap, grace, kept int64, onClose bool) (changes []sessionCount) {
 	var open []sessionCount
 	observed := make(map[string]int64)
 	highest := int64(math.MinInt64 / 2)
@@ -111,14 +112,14 @@ func countSessions(input []step, gap, grace int64, onClose bool) (changes []sess
 		made := sessionCount{key: in.key, start: in.tsMs, end: in.tsMs}
 		var joined, others []sessionCount
 		for _, s := range open {
-			if bytes.Equal(s.key, in.key) && s.start <= in.tsMs+gap && s.end >= in.tsMs-gap && s.end+2*gap+grace >= highest {
+			if bytes.Equal(s.key, in.key) && s.start <= in.tsMs+gap && s.end >= in.tsMs-gap && s.end+kept >= max(highest, now) {
 				joined = append(joined, s)
 				made.start, made.end = min(made.start, s.start), max(made.end, s.end)
 			} else {
 				others = append(others, s)
 			}
 		}
-		if made.end+gap+grace < now || made.end+2*gap+grace < highest {
+		if made.end+gap+grace < now || made.end+kept < highest {
 			continue
 		}
 		slices.SortFunc(joined, func(a, b sessionCount) int { return cmp.Compare(a.start, b.start) })

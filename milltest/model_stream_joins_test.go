@@ -19,6 +19,7 @@ import (
 type streamJoinModel struct {
 	before, after, grace int64
 	keepLeft, keepRight  bool
+	self                 bool // both sides are one stream: a record is late as soon as it is for one of them
 
 	now  int64
 	rows [2][]joinModelRow // left, right, in the order of arrival
@@ -105,7 +106,7 @@ func (m *streamJoinModel) take(side int, key, value string, ts int64) {
 	case key == "~":
 		m.alone(side, key, value, ts)
 		return
-	case m.ended(side, ts):
+	case m.ended(side, ts), m.self && m.ended(1-side, ts):
 		m.late = append(m.late, fmt.Sprintf("%s=%s@%d of right %v at %d", key, value, ts, side == 1, m.now))
 		return
 	}

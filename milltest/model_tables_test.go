@@ -268,7 +268,7 @@ func (s *modelStream) joinVersions(v *modelVersions, wait int64, left bool, join
 }
 
 // cogroup aggregates several streams into one table, each with a function of its own.
-func (m *model) cogroup(step string, ins []*modelStream, init string, add []func(r modelRecord, agg string) string) *modelTable {
+func (m *model) cogroup(step string, ins []*modelStream, f modelFold) *modelTable {
 	for _, in := range ins[1:] {
 		ins[0].task.join(in.task)
 	}
@@ -284,7 +284,7 @@ func (m *model) cogroup(step string, ins []*modelStream, init string, add []func
 			both.send(r)
 		})
 	}
-	return both.fold(&init, false, func(r modelRecord, row string) *string { return ptr(add[r.input](r, row)) })
+	return both.fold(&f.init, false, func(r modelRecord, row string) *string { return ptr(f.add(r, row)) })
 }
 
 func cogroupStep(step string, input int) string { return fmt.Sprintf("%s-cogroup-agg-%d", step, input) }

@@ -85,11 +85,19 @@ type modelWindowed struct {
 	late     *modelStream
 	onClose  bool
 	observed int64
-	spans    []*modelSpan
+	*modelSpans
+}
+
+// modelSpans is what the inputs of a windowed step have in common.
+type modelSpans struct {
+	spans []*modelSpan
+	all   []modelRecord // of sliding windows: those that some window has taken
+	// highest is the end of the latest session.
+	highest int64
 }
 
 func (s *modelStream) windowed(step string, onClose bool) *modelWindowed {
-	w := &modelWindowed{step: step, m: s.m, onClose: onClose, observed: -1}
+	w := &modelWindowed{step: step, m: s.m, onClose: onClose, observed: -1, modelSpans: new(modelSpans)}
 	w.table = s.newTable(func(text string) (modelRow, bool) {
 		for _, x := range w.spans {
 			if x.text() == text {
@@ -150,27 +158,48 @@ func byStart(a, b *modelSpan) int {
 	return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.key, b.key))
 }
 
-// timeWindows are tumbling and hopping windows, [start, end).
-func (s *modelStream) timeWindows(step string, w modelWindows, onClose bool, f modelFold) *modelWindowed {
+// modelKind is windows that lie fixed on the time line, [start, end).
+type modelKind struct {
+	grace int64
+	at    func(tsMs int64) []modelSpan // in the order of their starts
+}
+
+// hopping are windows one of which starts every advance.
+func (w modelWindows) hopping() modelKind {
+	return modelKind{w.grace, func(tsMs int64) (in []modelSpan) {
+		for start := int64(0); start <= tsMs; start += w.advance {
+			if start+w.size > tsMs {
+				in = append(in, modelSpan{start: start, end: start + w.size})
+			}
+		}
+		return in
+	}}
+}
+
+// fixedWindows aggregates by windows of a kind.
+func (s *modelStream) fixedWindows(step string, kind modelKind, onClose bool, f modelFold) *modelWindowed {
 	out := s.windowed(step, onClose)
-	s.followers = append(s.followers, func(r modelRecord) { out.takeTime(r, w, f) })
+	s.followers = append(s.followers, func(r modelRecord) { out.takeTime(r, kind, f) })
 	return out
 }
 
-func (w *modelWindowed) takeTime(r modelRecord, in modelWindows, f modelFold) {
+func (w *modelWindowed) takeTime(r modelRecord, kind modelKind, f modelFold) {
 	if r.nullKey {
 		w.m.drop(w.step, "null-key", 1)
 		return
 	}
 	w.observed = max(w.observed, r.tsMs)
-	closed := func(end int64) bool { return end+in.grace <= w.observed }
+	closed := func(end int64) bool { return end <= w.observed-kind.grace }
 	w.close(func(x *modelSpan) bool { return closed(x.end) }, byStart, (*modelSpan).latest)
 	var missed []string
 	accepted := false
-	for start := int64(0); start <= r.tsMs; start += in.advance {
-		end := start + in.size
+	in := kind.at(r.tsMs)
+	if len(in) == 0 {
+		w.m.drop(w.step, "no-window", 1)
+	}
+	for _, x := range in {
+		start, end := x.start, x.end
 		switch {
-		case end <= r.tsMs:
 		case closed(end):
 			missed = append(missed, spanText("", start, end))
 		default:
@@ -195,169 +224,195 @@ func (w *modelWindowed) takeTime(r modelRecord, in modelWindows, f modelFold) {
 // timestamp t (or it is [0, diff], if t is below diff), and [t+1, t+1+diff] is there as soon as it holds a record.
 func (s *modelStream) sliding(step string, diff, grace int64, onClose bool, f modelFold) *modelWindowed {
 	w := s.windowed(step, onClose)
-	var all []modelRecord
-	s.followers = append(s.followers, func(r modelRecord) {
-		switch {
-		case r.nullKey:
-			w.m.drop(step, "null-key", 1)
-			return
-		case r.nullValue:
-			w.m.drop(step, "null-value", 1)
-			return
-		}
-		w.observed = max(w.observed, r.tsMs)
-		closed := func(end int64) bool { return end+grace < w.observed }
-		w.close(func(x *modelSpan) bool { return closed(x.end) }, byStart, (*modelSpan).latest)
-		t := r.tsMs
-		if closed(t + diff) {
-			w.lateRecord(r)
-			return
-		}
-		var mine []modelRecord // of the key, those before r in time first
-		before := int64(-1)
-		for _, x := range all {
-			if x.key == r.key {
-				mine = append(mine, x)
-				if x.tsMs < t {
-					before = max(before, x.tsMs)
-				}
-			}
-		}
-		isNew := w.find(r.key, before+1) == nil
-		holds := func(from, to int64) bool {
-			return slices.ContainsFunc(mine, func(x modelRecord) bool { return from <= x.tsMs && x.tsMs <= to })
-		}
-		// The starts of the windows that hold the record, or are there from now on because of it, in the order in which they are
-		// sent on.
-		var starts []int64
-		for _, x := range w.spans {
-			if x.key == r.key && x.start <= t && t <= x.end && (t >= diff || x.start > 0) {
-				starts = append(starts, x.start)
-			}
-		}
-		slices.Sort(starts)
-		if t >= diff {
-			slices.Reverse(starts)
-		}
-		var made []int64
-		if before >= 0 && before+1+diff >= t {
-			made = append(made, before+1)
-		}
-		own := max(0, t-diff)
-		if t >= diff {
-			made = append(made, own)
-		}
-		if holds(t+1, t+1+diff) {
-			if t >= diff {
-				made = append(made, t+1)
-			} else {
-				made = append([]int64{t + 1}, made...)
-			}
-		}
-		if t < diff {
-			made = append(made, 0) // the shared one comes last, there or not
-		}
-		for _, start := range made {
-			if !slices.Contains(starts, start) && (start <= t || w.find(r.key, start) == nil) {
-				starts = append(starts, start)
-			}
-		}
-		missed := false
-		accepted := false
-		for _, start := range starts {
-			x := w.find(r.key, start)
-			if closed(start + diff) {
-				missed = true
-				continue
-			}
-			var was *string
-			if x == nil {
-				x = &modelSpan{key: r.key, start: start, end: start + diff}
-				w.spans = append(w.spans, x)
-			} else {
-				was = ptr(x.value)
-			}
-			if start <= t {
-				accepted = true
-			}
-			x.records = nil
-			for _, other := range mine {
-				if start <= other.tsMs && other.tsMs <= x.end {
-					x.records = append(x.records, other)
-				}
-			}
-			if start <= t {
-				x.records = append(x.records, r)
-			}
-			x.value = f.of(x.records)
-			w.update(x, was, x.latest())
-			if before >= 0 && start == own && start == before+1 && isNew && (before < diff || holds(before-diff, before-1)) {
-				// The window behind the record before is that of the record itself: it is sent as both, if the record before is seen in a
-				// window of its neighbour.
-				w.update(x, ptr(x.value), x.latest())
-			}
-		}
-		if accepted {
-			all = append(all, r)
-		}
-		if missed {
-			w.lateRecord(r)
-		}
-	})
+	s.followers = append(s.followers, func(r modelRecord) { w.takeSliding(r, diff, grace, f) })
 	return w
+}
+
+func (w *modelWindowed) takeSliding(r modelRecord, diff, grace int64, f modelFold) {
+	switch {
+	case r.nullKey:
+		w.m.drop(w.step, "null-key", 1)
+		return
+	case r.nullValue:
+		w.m.drop(w.step, "null-value", 1)
+		return
+	}
+	w.observed = max(w.observed, r.tsMs)
+	closed := func(end int64) bool { return end+grace < w.observed }
+	w.close(func(x *modelSpan) bool { return closed(x.end) }, byStart, (*modelSpan).latest)
+	t := r.tsMs
+	if closed(t + diff) {
+		w.lateRecord(r)
+		return
+	}
+	var mine []modelRecord // of the key, those before r in time first
+	before := int64(-1)
+	for _, x := range w.all {
+		if x.key == r.key {
+			mine = append(mine, x)
+			if x.tsMs < t {
+				before = max(before, x.tsMs)
+			}
+		}
+	}
+	isNew := w.find(r.key, before+1) == nil
+	holds := func(from, to int64) bool {
+		return slices.ContainsFunc(mine, func(x modelRecord) bool { return from <= x.tsMs && x.tsMs <= to })
+	}
+	// The starts of the windows that hold the record, or are there from now on because of it, in the order in which they are
+	// sent on.
+	var starts []int64
+	for _, x := range w.spans {
+		if x.key == r.key && x.start <= t && t <= x.end && (t >= diff || x.start > 0) {
+			starts = append(starts, x.start)
+		}
+	}
+	slices.Sort(starts)
+	if t >= diff {
+		slices.Reverse(starts)
+	}
+	var made []int64
+	if before >= 0 && before+1+diff >= t {
+		made = append(made, before+1)
+	}
+	own := max(0, t-diff)
+	if t >= diff {
+		made = append(made, own)
+	}
+	if holds(t+1, t+1+diff) {
+		if t >= diff {
+			made = append(made, t+1)
+		} else {
+			made = append([]int64{t + 1}, made...)
+		}
+	}
+	if t < diff {
+		made = append(made, 0) // the shared one comes last, there or not
+	}
+	for _, start := range made {
+		if !slices.Contains(starts, start) && (start <= t || w.find(r.key, start) == nil) {
+			starts = append(starts, start)
+		}
+	}
+	missed := false
+	accepted := false
+	for _, start := range starts {
+		x := w.find(r.key, start)
+		if closed(start + diff) {
+			missed = true
+			continue
+		}
+		var was *string
+		if x == nil {
+			x = &modelSpan{key: r.key, start: start, end: start + diff}
+			w.spans = append(w.spans, x)
+		} else {
+			was = ptr(x.value)
+		}
+		if start <= t {
+			accepted = true
+		}
+		x.records = nil
+		for _, other := range mine {
+			if start <= other.tsMs && other.tsMs <= x.end {
+				x.records = append(x.records, other)
+			}
+		}
+		if start <= t {
+			x.records = append(x.records, r)
+		}
+		x.value = f.of(x.records)
+		w.update(x, was, x.latest())
+		if before >= 0 && start == own && start == before+1 && isNew && (before < diff || holds(before-diff, before-1)) {
+			// The window behind the record before is that of the record itself: it is sent as both, if the record before is seen in a
+			// window of its neighbour.
+			w.update(x, ptr(x.value), x.latest())
+		}
+	}
+	if accepted {
+		w.all = append(w.all, r)
+	}
+	if missed {
+		w.lateRecord(r)
+	}
 }
 
 // sessions are windows of records each of which follows the one before by at most the gap.
 func (s *modelStream) sessions(step string, gap, grace int64, onClose bool, f modelFold) *modelWindowed {
 	w := s.windowed(step, onClose)
-	s.followers = append(s.followers, func(r modelRecord) {
-		if r.nullKey {
-			w.m.drop(step, "null-key", 1)
-			return
-		}
-		w.observed = max(w.observed, r.tsMs)
-		closed := func(end int64) bool { return end+gap+grace < w.observed }
-		endOf := func(x *modelSpan) int64 { return x.end }
-		w.close(func(x *modelSpan) bool { return closed(x.end) }, func(a, b *modelSpan) int {
-			return cmp.Or(cmp.Compare(a.end, b.end), byStart(a, b))
-		}, endOf)
-		made := &modelSpan{key: r.key, start: r.tsMs, end: r.tsMs}
-		var joined, others []*modelSpan
-		for _, x := range w.spans {
-			// A session that has closed is final.
-			if x.key != r.key || closed(x.end) || x.end < r.tsMs-gap || x.start > r.tsMs+gap {
-				others = append(others, x)
-				continue
-			}
-			joined = append(joined, x)
-			made.start, made.end = min(made.start, x.start), max(made.end, x.end)
-		}
-		if closed(made.end) {
-			w.m.drop(step, "late", 1)
-			w.lateRecord(r)
-			return
-		}
-		slices.SortFunc(joined, byStart)
-		agg := f.init
-		for _, x := range joined {
-			agg = f.merge(agg, x.value)
-			made.records = append(made.records, x.records...)
-		}
-		made.records = append(made.records, r)
-		made.value = f.add(r, agg)
-		w.spans = append(others, made)
-		var was *string
-		for _, x := range joined {
-			switch {
-			case made.start == made.end: // a session of one moment, hit again
-				was = ptr(x.value)
-			case !onClose:
-				w.table.send(x.text(), modelChange{was: ptr(x.value), tsMs: x.end})
-			}
-		}
-		w.update(made, was, made.end)
-	})
+	s.followers = append(s.followers, func(r modelRecord) { w.takeSession(r, gap, grace, f) })
 	return w
+}
+
+func (w *modelWindowed) takeSession(r modelRecord, gap, grace int64, f modelFold) {
+	if r.nullKey {
+		w.m.drop(w.step, "null-key", 1)
+		return
+	}
+	w.observed = max(w.observed, r.tsMs)
+	closed := func(end int64) bool { return end+gap+grace < w.observed }
+	// In a cogroup another stream may be ahead.
+	hidden := func(end int64) bool { return end+gap+grace < max(w.observed, w.highest) }
+	endOf := func(x *modelSpan) int64 { return x.end }
+	w.close(func(x *modelSpan) bool { return closed(x.end) }, func(a, b *modelSpan) int {
+		return cmp.Or(cmp.Compare(a.end, b.end), byStart(a, b))
+	}, endOf)
+	made := &modelSpan{key: r.key, start: r.tsMs, end: r.tsMs}
+	var joined, others []*modelSpan
+	for _, x := range w.spans {
+		// A session that has closed is final.
+		if x.key != r.key || hidden(x.end) || x.end < r.tsMs-gap || x.start > r.tsMs+gap {
+			others = append(others, x)
+			continue
+		}
+		joined = append(joined, x)
+		made.start, made.end = min(made.start, x.start), max(made.end, x.end)
+	}
+	if hidden(made.end) {
+		w.m.drop(w.step, "late", 1)
+		w.lateRecord(r)
+		return
+	}
+	slices.SortFunc(joined, byStart)
+	agg := f.init
+	for _, x := range joined {
+		agg = f.merge(agg, x.value)
+		made.records = append(made.records, x.records...)
+	}
+	made.records = append(made.records, r)
+	made.value = f.add(r, agg)
+	w.spans = append(others, made)
+	w.highest = max(w.highest, made.end)
+	var was *string
+	for _, x := range joined {
+		switch {
+		case made.start == made.end: // a session of one moment, hit again
+			was = ptr(x.value)
+		case !w.onClose:
+			w.table.send(x.text(), modelChange{was: ptr(x.value), tsMs: x.end})
+		}
+	}
+	w.update(made, was, made.end)
+}
+
+// cogroupWindows aggregates several streams by windows, which they share; each has a time and late records of its own.
+func (m *model) cogroupWindows(step string, ins []*modelStream, take func(w *modelWindowed, r modelRecord)) []*modelWindowed {
+	first := ins[0].windowed(cogroupStep(step, 0), false)
+	all := []*modelWindowed{first}
+	for i, in := range ins {
+		w := first
+		if i > 0 {
+			ins[0].task.join(in.task)
+			w = in.windowed(cogroupStep(step, i), false)
+			w.table, w.modelSpans = first.table, first.modelSpans
+			all = append(all, w)
+		}
+		in.followers = append(in.followers, func(r modelRecord) {
+			r.input = i
+			take(w, r)
+		})
+	}
+	return all
 }
 
 // lateRecord sends a record to the late stream, without the windows that it missed: which sliding windows or sessions there

@@ -14,6 +14,9 @@ func TestModel_flaws(t *testing.T) {
 	}{
 		{"sessions", []stepKind{{"sessions", flawed(sessionStep)}}},
 		{"suppress", []stepKind{{"suppress", flawed(suppressStep)}}},
+		{"other windows", []stepKind{{"other windows", flawed(fixedWindowStep)}}},
+		{"windows of a cogroup", []stepKind{{"windows of a cogroup", flawed(cogroupWindowStep)}}},
+		{"stream join", []stepKind{{"stream join", flawed(streamJoinStep)}}},
 	} {
 		t.Run(flaw.name, func(t *testing.T) {
 			for seed := range uint64(40) {

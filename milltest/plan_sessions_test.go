@@ -25,37 +25,49 @@ func sessionStep(w *world, r *rand.Rand, name string) {
 	w.windowResult(name, t, millrace.MapValues(late, lateRecordOf), m, gap+grace)
 }
 
-func cogroupStepOf(w *world, r *rand.Rand, name string) {
-	n := 2 + r.IntN(2)
-	var ins []place
-	for i := range n {
+// cogroupPlace is a stream of a cogroup, as it is grouped.
+type cogroupPlace struct {
+	place
+	group millrace.Grouped[string, string]
+}
+
+// cogroup draws a cogroup, and what its fold is in the model: that of a record depends on its stream.
+func (w *world) cogroup(r *rand.Rand, name string) (c millrace.Cogrouped[string, string], ins []cogroupPlace, fold modelFold) {
+	var adds []func(modelRecord, string) string
+	fold = w.fold()
+	for i := range 2 + r.IntN(2) {
 		in := w.keyed(r, fmt.Sprintf("%s-%d", name, i))
 		for _, other := range ins {
 			if other.m == in.m {
 				in = place{in.s.Filter(func(_, _ string) bool { return true }), in.m.filter(func(_, _ string) bool { return true })}
 			}
 		}
-		ins = append(ins, in)
-	}
-	var adds []func(modelRecord, string) string
-	var models []*modelStream
-	var c millrace.Cogrouped[string, string]
-	for i, in := range ins {
 		f := w.fold()
 		add := func(rec modelRecord, a string) string {
 			rec.value = fmt.Sprint(i, rec.value)
 			return f.add(rec, a)
 		}
-		adds, models = append(adds, add), append(models, in.m)
+		adds = append(adds, add)
 		dsl := func(k, v, a string) string { return add(modelRecord{key: k, value: v}, a) }
+		group := in.s.GroupByKey(textKey, textValue)
+		ins = append(ins, cogroupPlace{in, group})
 		if i == 0 {
-			c = millrace.Cogroup(in.s.GroupByKey(textKey, textValue), dsl)
+			c = millrace.Cogroup(group, dsl)
 		} else {
-			c = millrace.AndCogroup(c, in.s.GroupByKey(textKey, textValue), dsl)
+			c = millrace.AndCogroup(c, group, dsl)
 		}
 	}
-	w.say(name, "Cogroup of %d streams", n)
-	init := w.fold().init
-	t := c.Aggregate(func() string { return init }, serde.String, on(r, name)...)
-	w.outTable(name, tablePlace{t: t, m: w.m.cogroup(name, models, init, adds), initial: true})
+	fold.add = func(rec modelRecord, a string) string { return adds[rec.input](rec, a) }
+	return c, ins, fold
+}
+
+func cogroupStepOf(w *world, r *rand.Rand, name string) {
+	c, ins, f := w.cogroup(r, name)
+	var models []*modelStream
+	for _, in := range ins {
+		models = append(models, in.m)
+	}
+	w.say(name, "Cogroup of %d streams", len(ins))
+	t := c.Aggregate(f.start, serde.String, on(r, name)...)
+	w.outTable(name, tablePlace{t: t, m: w.m.cogroup(name, models, f), initial: true})
 }

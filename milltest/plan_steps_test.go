@@ -113,7 +113,7 @@ func timeWindowStep(w *world, r *rand.Rand, name string) {
 	f := w.fold()
 	hopping := window.Hopping(millis(spec.size), millis(spec.advance)).Grace(millis(spec.grace))
 	t, late := millrace.AggregateWindows(in.s.GroupByKey(textKey, textValue).WindowBy(hopping), f.start, f.dsl, serde.String, opts...)
-	m := in.m.timeWindows(name, spec, onClose, f)
+	m := in.m.fixedWindows(name, spec.hopping(), onClose, f)
 	w.windowResult(name, t, millrace.MapValues(late, missedOf), m, spec.grace)
 }
 
@@ -145,7 +145,10 @@ func lateJoinText(ofRight bool, v string, observedMs int64) string {
 func streamJoinStep(w *world, r *rand.Rand, name string) {
 	left := w.keyed(r, name+"-l")
 	right := w.keyed(r, name+"-r")
-	if left.m == right.m {
+	self := r.IntN(4) == 0
+	if self {
+		right = left
+	} else if left.m == right.m {
 		right = place{w.streams[0].s, w.streams[0].m}
 		if left.m == right.m {
 			right = w.streams[1]
@@ -157,7 +160,7 @@ func streamJoinStep(w *world, r *rand.Rand, name string) {
 		kind = r.IntN(3)
 	}
 	verb := []string{"JoinStreams", "LeftJoinStreams", "OuterJoinStreams"}[kind]
-	w.say(name, "%s before %d after %d grace %d", verb, before, after, grace)
+	w.say(name, "%s before %d after %d grace %d, of a stream with itself: %v", verb, before, after, grace, self)
 	within := window.Within(0).Before(millis(before)).After(millis(after)).Grace(millis(grace))
 	opts := on(r, name, textKey, textValue, millrace.WithOtherValue(serde.String))
 	join := func(l string, okL bool, rv string, okR bool) string {
@@ -180,7 +183,7 @@ func streamJoinStep(w *world, r *rand.Rand, name string) {
 		s, late = millrace.OuterJoinStreams(left.s, right.s, within, join, opts...)
 	}
 	m, modelLate := joinModelStreams(name, left.m, right.m, &streamJoinModel{
-		before: before, after: after, grace: grace, keepLeft: kind > 0, keepRight: kind > 1, now: -1,
+		before: before, after: after, grace: grace + w.flaw, keepLeft: kind > 0, keepRight: kind > 1, self: self, now: -1,
 	})
 	w.out("out-"+name, place{s, m})
 	if !w.settled {

@@ -139,7 +139,7 @@ func suppressStep(w *world, r *rand.Rand, name string) {
 	if n := len(w.windows); n > 0 && r.IntN(4) > 0 {
 		i := latest(r, n)
 		in := w.windows[i]
-		if in.final || r.IntN(4) == 0 {
+		if in.final || in.endless || r.IntN(4) == 0 {
 			w.say(name, "Suppress windows %d until %d have passed, at most %d", i, wait, most)
 			w.outWindows(name, windowPlace{t: in.t.Suppress(millrace.UntilTimeLimit(millis(wait), buffer), opts...), m: in.m.suppress(false, wait+w.flaw, most), final: true})
 			return

@@ -144,6 +144,8 @@ type windowPlace struct {
 	m      *modelTable
 	waitMs int64 // from the end of a window until its result is final
 	final  bool  // it sends final results alone
+	// endless says that its windows never close.
+	endless bool
 }
 
 func declare(p plan, kinds []stepKind, settled bool) *world {

@@ -22,6 +22,8 @@ var exactKinds = []stepKind{
 	{"stream-table join", streamTableStep},
 	{"versioned join", versionedStep},
 	{"cogroup", cogroupStepOf},
+	{"other windows", fixedWindowStep}, {"other windows", fixedWindowStep},
+	{"windows of a cogroup", cogroupWindowStep}, {"windows of a cogroup", cogroupWindowStep},
 }
 
 // settledKinds are steps whose final results do not depend on the order in which records of several keys are taken.
@@ -36,6 +38,8 @@ var settledKinds = []stepKind{
 	{"grouped table", groupTableStep},
 	{"foreign-key join", foreignKeyStep}, {"foreign-key join", foreignKeyStep},
 	{"cogroup", cogroupStepOf},
+	{"other windows", fixedWindowStep},
+	{"windows of a cogroup", cogroupWindowStep},
 }
 
 // judge fails a test with a small case of what a plan shows.
