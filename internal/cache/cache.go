@@ -94,6 +94,7 @@ type Store[K, V, C any] struct {
 	needOld bool
 	// flushing says that a flush is under way: the steps that hear of it may read this store, and must not start another.
 	flushing bool
+	held     bool   // see Hold
 	scratch  []byte // of an encoded value on its way in
 	update   Update[K, V, C]
 }
@@ -413,6 +414,16 @@ func (s *Store[K, V, C]) Before(key []byte) (v V, ok, isWaiting bool, err error)
 	return v, err == nil, true, err
 }
 
+// Hold keeps a full cache from writing out what waits until Release, so that writes which belong together go together: a crash
+// between two flushes must not leave one of them without the other. Flush writes it all the same.
+func (s *Store[K, V, C]) Hold() { s.held = true }
+
+// Release ends Hold, and makes room if the cache is above its bound.
+func (s *Store[K, V, C]) Release() error {
+	s.held = false
+	return s.shrink()
+}
+
 // Waits tells whether any write waits for a flush.
 func (s *Store[K, V, C]) Waits() bool { return s.dirty.front != nil }
 
@@ -489,6 +500,9 @@ func (s *Store[K, V, C]) resize(e *entry[K, V, C]) error {
 
 // shrink makes room where the cache is above its bound.
 func (s *Store[K, V, C]) shrink() error {
+	if s.held {
+		return nil
+	}
 	if s.dedupe && s.waiting > s.waitMax && !s.flushing {
 		if err := s.flushAll(); err != nil {
 			return err

@@ -199,8 +199,20 @@ func (a *sessionAggregate[K, V, A]) storable(c *Change[A]) (err error) {
 	return err
 }
 
-// replace removes the sessions that a record has joined, and puts the one that they make together.
+// replace removes the sessions that a record has joined, and puts the one that they make together. A cache writes out both or
+// neither: were it full in between, and the task ended before its next commit, the record would come again and find them gone.
 func (a *sessionAggregate[K, V, A]) replace(r *processor.Record[K, V], merged window.Window, c Change[A]) error {
+	if !a.cached {
+		return a.exchange(r, merged, c)
+	}
+	a.store.hold()
+	if err := a.exchange(r, merged, c); err != nil {
+		return err // the task ends, and the store with it
+	}
+	return a.env.fault(a.step, a.store.release())
+}
+
+func (a *sessionAggregate[K, V, A]) exchange(r *processor.Record[K, V], merged window.Window, c Change[A]) error {
 	same := merged.StartMs == merged.EndMs // the session of one moment, hit again
 	flushes, below := a.store.flushes, false
 	for i := range a.found {

@@ -150,6 +150,17 @@ func (s *SessionStore[K, V]) FlushCache() error {
 	return err
 }
 
+// hold begins writes of sessions that belong together, and release ends them: see cache.Store.Hold.
+func (s *SessionStore[K, V]) hold() { s.cache.Hold() }
+
+func (s *SessionStore[K, V]) release() error {
+	err := s.cache.Release()
+	if s.cache.Dedupes() {
+		s.settle()
+	}
+	return err
+}
+
 // settle forgets what waited once nothing does. A cache writes out everything that waits or nothing.
 func (s *SessionStore[K, V]) settle() (settled bool) {
 	if s.cache.Waits() {
