@@ -2,8 +2,10 @@ package milltest_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/milltest"
@@ -84,5 +86,40 @@ func TestSliding_orderAndLateRecords(t *testing.T) {
 		}.run(t, d, out)
 		wantText(t, "late", late(), "k=c@11 observed=12 missed=[{6 11}] accepted=true; k=e@13 observed=20 missed=[{8 13}] accepted=false")
 		wantDropped(t, d, "counts", millrace.DroppedLate, 2)
+	})
+}
+
+// A window of a difference of 0 that ends just the grace before the latest record is still open: it is not hidden by its store,
+// and its result comes when it closes.
+func TestSliding_noDifference(t *testing.T) {
+	everyStore(t, func(t *testing.T, stepOpts []millrace.StepOption, opts ...milltest.Option) {
+		for _, c := range []struct {
+			grace int64
+			steps steps
+			close bool
+		}{
+			{5, steps{
+				{"in", "k=a@10", "k[10,10)=1@10"},
+				{"in", "k=b@15", "k[15,15)=1@15"},
+				{"in", "k=c@10", "k[10,10)=2@10"},
+				{"in", "k=d@11", "k[11,11)=1@11"},
+				{"in", "k=e@16", "k[16,16)=1@16"},
+				{"in", "k=f@10", ""},
+			}, false},
+			{5, steps{
+				{"in", "k=a@10", ""}, {"in", "k=b@15", ""}, {"in", "k=c@10", ""},
+				{"in", "k=e@16", "k[10,10)=2@10"},
+				{"in", "k=f@10", ""},
+				{"in", "k=g@21", "k[15,15)=1@15"},
+			}, true},
+			{0, steps{{"in", "k=a@10", ""}, {"in", "k=b@10", ""}, {"in", "k=c@11", "k[10,10)=2@10"}, {"in", "k=d@30", "k[11,11)=1@11"}}, true},
+		} {
+			own := stepOpts
+			if c.close {
+				own = append(slices.Clone(stepOpts), millrace.EmitOnClose())
+			}
+			d, out, _ := countIn(t, window.Sliding(0).Grace(time.Duration(c.grace)*ms), own, opts...)
+			c.steps.run(t, d, out)
+		}
 	})
 }

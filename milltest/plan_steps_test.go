@@ -119,7 +119,7 @@ func timeWindowStep(w *world, r *rand.Rand, name string) {
 
 func slidingStep(w *world, r *rand.Rand, name string) {
 	in := w.keyed(r, name)
-	diff, grace := 1+r.Int64N(20), int64(forever)
+	diff, grace := r.Int64N(21), int64(forever)
 	if !w.settled {
 		// A record is late for all windows that hold it, or for none: what is in a window that is made of the others around it is
 		// open if some of those have missed records.

@@ -67,9 +67,10 @@ func (s SlidingWindows) GracePeriod() time.Duration {
 func (s SlidingWindows) GraceMs() int64 { return s.graceMs }
 
 // RetentionMs returns how long a store keeps a window where nothing else is set, in milliseconds from its start: twice the
-// difference, because a record looks for the windows of the one before it, plus grace.
+// difference, because a record looks for the windows of the one before it, plus grace; and one millisecond for a difference of
+// 0, because a window whose end lies back by just the grace is still open.
 func (s SlidingWindows) RetentionMs() int64 {
-	return millis.Add(millis.Add(s.diffMs, s.diffMs), s.graceMs)
+	return millis.Add(max(millis.Add(s.diffMs, s.diffMs), 1), s.graceMs)
 }
 
 // Validate tells what is wrong with the specification: neither difference nor grace is negative or has a part below a
@@ -90,7 +91,7 @@ func (s SlidingWindows) Validate() error {
 	return nil
 }
 
-// CheckRetentionMs tells why a retention, in milliseconds, is too short: twice the difference plus grace is the least.
+// CheckRetentionMs tells why a retention, in milliseconds, is too short: see RetentionMs for the least.
 func (s SlidingWindows) CheckRetentionMs(retentionMs int64) error {
 	if retentionMs >= s.RetentionMs() {
 		return nil
