@@ -3,6 +3,7 @@ package millrace
 import (
 	"maps"
 
+	"github.com/millrace-io/millrace/internal/millis"
 	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/topology"
 	"github.com/millrace-io/millrace/processor"
@@ -91,7 +92,7 @@ func addSessionStore[K, A any](s *step, w window.SessionWindows, name string, au
 
 // newSessionTable makes the table of an aggregation by session.
 func newSessionTable[K, A any](s *step, w window.SessionWindows, node string, sources []string, key serde.Serde[K], value serde.Serde[A], spec *op.TableSpec) Table[window.Key[K], A] {
-	s.b.closeMs[node] = w.RetentionMs()
+	s.b.closeMs[node] = millis.Add(w.RetentionMs(), 1) // the end belongs to a session
 	t := &table[window.Key[K], A]{b: s.b, node: node, sources: sources, value: value, spec: spec}
 	if key != nil {
 		t.key = serde.SessionWindowed(key)

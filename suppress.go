@@ -35,9 +35,10 @@ func UntilTimeLimit(d time.Duration, b Buffer) Suppression {
 
 // UntilWindowCloses sends one result for each key and window of a windowed table, the final one: once time has passed the
 // window's end by the grace period of the windowed step before it (of sessions, by the gap and the grace period; where
-// several windowed steps lead to the table, by the longest of them). As in Kafka Streams a session leaves when time has just
-// come that far, though records of that very time can still join it where the store keeps it. A final result that is a
-// deletion is not sent: nobody has seen a value.
+// several windowed steps lead to the table, by the longest of them). A session, or a sliding window, to which its end belongs,
+// leaves once time is beyond that: a record of that very time can still join it. No record joins a session that has
+// left: one that comes after that, and is not late, begins another session; unless the step before says Retain, which reopens
+// the sessions that it keeps, as in Kafka Streams. A final result that is a deletion is not sent: nobody has seen a value.
 //
 // An early result would not be final, so the buffer must be Unbounded or say FailWhenFull.
 //

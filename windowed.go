@@ -3,6 +3,7 @@ package millrace
 import (
 	"maps"
 
+	"github.com/millrace-io/millrace/internal/millis"
 	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/topology"
 	"github.com/millrace-io/millrace/processor"
@@ -88,8 +89,11 @@ func windowTable[K, A any](s *step, w window.Windows, node string, sources []str
 		return Table[window.Key[K], A]{t: t}
 	}
 	s.b.closeMs[node] = w.GraceMs()
-	if _, unlimited := w.(window.UnlimitedWindows); unlimited {
+	switch w.(type) {
+	case window.UnlimitedWindows:
 		s.b.closeMs[node] = neverCloses
+	case window.SlidingWindows:
+		s.b.closeMs[node] = millis.Add(w.GraceMs(), 1) // the end belongs to a window
 	}
 	st := topology.Store{
 		Name: storeName, Kind: topology.Window, Persistent: !s.inMemory, Logged: !s.noLog, TopicConfigs: maps.Clone(s.topicConfig),

@@ -12,7 +12,7 @@ import (
 )
 
 // OldValues is groups, and joins by foreign key, of tables whose updates Kafka Streams sends along with an old value that it has
-// not sent before: what was suppressed, and windows that slide.
+// not sent before: what was suppressed, and windows that slide; and final results.
 func (features) OldValues(r *registry) {
 	const rule = "A suppressed table sends along"
 	for name, on := range map[string]storage{"": onDisk, "-memory": inMemory} {
@@ -42,6 +42,13 @@ func (features) OldValues(r *registry) {
 			return map[string][]record{"out": sumsOfSliding(input, 10)}
 		})
 	}
+	r.differs("suppress-sessions-final", "A session or a sliding window leaves", func(b *millrace.Builder) {
+		w := millrace.From(b, texts("in")).GroupByKey().SessionBy(window.Session(6 * ms).Grace(5 * ms))
+		counts, _ := millrace.CountSessions(w, millrace.StoreName("counts"))
+		untilClosed(counts).ToStream().To(sessions("out", serde.Int64))
+	}, func(input []step) map[string][]record {
+		return map[string][]record{"out": finalSessions(input, 6, 5)}
+	})
 }
 
 // sumByKey sums the counts of all windows of a key.
@@ -243,6 +250,45 @@ func sumsOfSliding(input []step, diff int64) (all []record) {
 			all = append(all, out(i, []byte(key), long(sums[key]), times[key]))
 		}
 		records[key] = append(records[key], t)
+	}
+	return all
+}
+
+// finalSessions counts the records of each session, and gives one result for each when time is beyond its end by the gap and the
+// grace. What has its result takes no more.
+func finalSessions(input []step, gap, grace int64) (all []record) {
+	type session struct {
+		key               []byte
+		start, end, count int64
+	}
+	var open []session
+	observed := int64(-1)
+	for i, in := range input {
+		if in.key == nil {
+			continue
+		}
+		observed = max(observed, in.tsMs)
+		closed := func(s session) bool { return s.end+gap+grace < observed }
+		made := session{in.key, in.tsMs, in.tsMs, 1}
+		var others []session
+		for _, s := range open {
+			if closed(s) || !bytes.Equal(s.key, in.key) || s.end < in.tsMs-gap || s.start > in.tsMs+gap {
+				others = append(others, s)
+				continue
+			}
+			made.start, made.end, made.count = min(made.start, s.start), max(made.end, s.end), made.count+s.count
+		}
+		if !closed(made) {
+			open = append(others, made)
+		}
+		slices.SortFunc(open, func(a, b session) int {
+			return cmp.Or(cmp.Compare(a.end, b.end), bytes.Compare(a.key, b.key), cmp.Compare(a.start, b.start))
+		})
+		for len(open) > 0 && closed(open[0]) {
+			s := open[0]
+			open = open[1:]
+			all = append(all, out(i, slices.Concat(s.key, long(s.end), long(s.start)), long(s.count), s.end))
+		}
 	}
 	return all
 }

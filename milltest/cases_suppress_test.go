@@ -303,8 +303,8 @@ func TestSuppress_lookup(t *testing.T) {
 	}.run(t, d, reader(d, out))
 }
 
-// A session closes its gap and the grace after its end, also behind a cogroup. Sessions that were merged into another leave
-// nothing.
+// A session closes beyond its end by its gap and the grace, also behind a cogroup: until then it can grow, and then no more.
+// Sessions that were merged into another leave nothing.
 func TestSuppress_sessionsAndCogroups(t *testing.T) {
 	onDiskAndInMemory := map[string][]milltest.Option{"in memory": nil, "on disk": {milltest.OnDisk()}}
 	final := millrace.UntilWindowCloses(millrace.Unbounded())
@@ -330,10 +330,14 @@ func TestSuppress_sessionsAndCogroups(t *testing.T) {
 				steps{
 					{"in", "a=x@10", ""}, {"in", "a=x@24", ""}, {"in", "b=x@12", ""},
 					{"in", "a=x@17", ""}, // joins both sessions of a
-					{"in", "c=x@27", "b[12,12]=1@12"},
-					{"in", "c=x@38", ""},
-					{"in", "c=x@39", "a[10,24]=3@24"},
-					{"in", "c=x@1000", "c[27,27]=1@27 c[38,39]=2@39"},
+					{"in", "c=x@27", ""},
+					{"in", "b=x@22", ""}, // just in time
+					{"in", "c=x@37", ""},
+					{"in", "c=x@38", "b[12,22]=2@22"},
+					{"in", "b=x@32", ""}, // what has left is final
+					{"in", "c=x@39", ""},
+					{"in", "c=x@40", "a[10,24]=3@24"},
+					{"in", "c=x@1000", "b[32,32]=1@32 c[27,40]=5@40"},
 				}.run(t, d, sessionReader(d, out))
 			})
 		}
@@ -350,4 +354,23 @@ func TestSuppress_sessionsAndCogroups(t *testing.T) {
 			}.run(t, d, reader(d, out))
 		})
 	}
+}
+
+// The end of a sliding window belongs to it: it is final once time is beyond its end by the grace.
+func TestSuppress_slidingWindows(t *testing.T) {
+	everyStore(t, func(t *testing.T, _ []millrace.StepOption, opts ...milltest.Option) {
+		b := millrace.NewBuilder()
+		w := window.Sliding(10 * ms).Grace(5 * ms)
+		counts, _ := millrace.CountWindows(millrace.From(b, strTopic).GroupByKey().WindowBy(w), millrace.As("c"))
+		out := millrace.NewTopic("out", serde.WindowedBy(serde.String, w), serde.Int64)
+		counts.Suppress(millrace.UntilWindowCloses(millrace.Unbounded()), millrace.As("sup")).ToStream().To(out)
+		d := milltest.New(t, build(t, b), opts...)
+		steps{
+			{"in", "a=x@20", ""},
+			{"in", "b=x@25", ""},
+			{"in", "a=x@20", ""},
+			{"in", "b=x@26", "a[10,20)=2@20"},
+			{"in", "a=x@20", ""},
+		}.run(t, d, reader(d, out))
+	})
 }

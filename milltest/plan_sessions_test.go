@@ -22,7 +22,7 @@ func sessionStep(w *world, r *rand.Rand, name string) {
 	t, late := millrace.AggregateSessions(grouped, f.start, f.dsl, merge, serde.String, opts...)
 	m := in.m.sessions(name, gap, grace+w.flaw, onClose, f)
 	m.table.sessions = true
-	w.windowResult(name, t, millrace.MapValues(late, lateRecordOf), m, gap+grace)
+	w.windowResult(name, t, millrace.MapValues(late, lateRecordOf), m, gap+grace+1)
 }
 
 // cogroupPlace is a stream of a cogroup, as it is grouped.

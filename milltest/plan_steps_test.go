@@ -131,7 +131,7 @@ func slidingStep(w *world, r *rand.Rand, name string) {
 	grouped := in.s.GroupByKey(textKey, textValue).WindowBy(window.Sliding(millis(diff)).Grace(millis(grace)))
 	t, late := millrace.AggregateWindows(grouped, f.start, f.dsl, serde.String, opts...)
 	m := in.m.sliding(name, diff, grace, onClose, f)
-	w.windowResult(name, t, millrace.MapValues(late, lateRecordOf), m, grace)
+	w.windowResult(name, t, millrace.MapValues(late, lateRecordOf), m, grace+1)
 }
 
 func lateJoinOf(l window.LateJoin[string, string]) string {

@@ -45,19 +45,19 @@ func TestSuppress_everyKindOfWindows(t *testing.T) {
 	}{
 		{"tumbling", counted(window.Tumbling(10 * ms).Grace(5 * ms)), []string{"k=1@0", "k=2@4"}, 15, "k[0,10]=2@4"},
 		{"hopping", counted(window.Hopping(10*ms, 5*ms).Grace(5 * ms)), []string{"k=1@1", "k=2@6"}, 20, "k[0,10]=2@6 k[5,15]=1@6"},
-		{"sliding", counted(window.Sliding(10 * ms).Grace(5 * ms)), []string{"k=1@10", "k=2@14"}, 26, "k[0,10]=1@10 k[4,14]=2@14 k[11,21]=1@14"},
+		{"sliding", counted(window.Sliding(10 * ms).Grace(5 * ms)), []string{"k=1@10", "k=2@14"}, 27, "k[0,10]=1@10 k[4,14]=2@14 k[11,21]=1@14"},
 		{"calendar", counted(window.Days(time.UTC).Grace(5 * ms)), []string{"k=1@0", "k=2@4"}, day + 5, fmt.Sprintf("k[0,%d]=2@4", day)},
 		{"user-defined", counted(shifts{}), []string{"k=1@0", "k=2@4"}, 12 * hourMs /* when the next shift begins */, "k[0,36000000]=2@4"},
 		{"sessions", func(b *millrace.Builder) {
 			counts, _ := millrace.CountSessions(millrace.From(b, textTopic("a")).GroupByKey().SessionBy(session), millrace.As("c"))
 			sendFinal(counts)
-		}, []string{"k=1@0", "k=2@4"}, 19, "k[0,4]=2@4"},
+		}, []string{"k=1@0", "k=2@4"}, 20, "k[0,4]=2@4"},
 		{"cogroup by tumbling windows", cogrouped(window.Tumbling(10 * ms).Grace(5 * ms)), []string{"k=1@0", "k=2@4"}, 15, "k[0,10]=0a1a2@4"},
-		{"cogroup by sliding windows", cogrouped(window.Sliding(10 * ms).Grace(5 * ms)), []string{"k=1@10", "k=2@10"}, 15, "k[0,10]=0a1a2@10"},
+		{"cogroup by sliding windows", cogrouped(window.Sliding(10 * ms).Grace(5 * ms)), []string{"k=1@10", "k=2@10"}, 16, "k[0,10]=0a1a2@10"},
 		{"cogroup by sessions", func(b *millrace.Builder) {
 			all, _ := cogroupIn(b).SessionBy(session).Aggregate(zeroText, mergeText, serde.String, millrace.As("c"))
 			sendFinal(all)
-		}, []string{"k=1@0", "k=2@4"}, 19, "k[0,4]=<0|0a1>a2@4"},
+		}, []string{"k=1@0", "k=2@4"}, 20, "k[0,4]=<0|0a1>a2@4"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			everyEngine(t, func(t *testing.T, opts ...milltest.Option) {

@@ -41,6 +41,7 @@ final class Inputs {
     private double advances = 0;
     private int advance = 1;
     private boolean apart = false;
+    private int times = 1;
 
     private Inputs(int count) {
         this.count = count;
@@ -132,6 +133,12 @@ final class Inputs {
         return this;
     }
 
+    /** Timestamps of the random records are multiples of this, so that no two of them are apart by anything else. */
+    Inputs times(int factor) {
+        times = factor;
+        return this;
+    }
+
     /** A record that comes after the random ones, some time after the highest timestamp before it. */
     Inputs last(String topic, String key, String value, long after) {
         end.add(new Step(topic, bytes(key), bytes(value), after, new RecordHeaders(), 0));
@@ -176,8 +183,9 @@ final class Inputs {
             now = Math.max(now, ts);
             before = ts;
             highest = Math.max(highest, ts);
-            steps.add(pick(r, weights).draw(r, i, ts, headers));
+            steps.add(pick(r, weights).draw(r, i, ts * times, headers));
         }
+        highest *= times;
         for (Step s : end) {
             highest += s.timestamp();
             steps.add(new Step(s.topic(), s.key(), s.value(), highest, new RecordHeaders(), 0));
