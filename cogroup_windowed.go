@@ -100,8 +100,8 @@ func (c Cogrouped[K, A]) WindowBy(w window.Windows) CogroupedWindows[K, A] {
 
 // Aggregate combines the records of each key and window, as AggregateWindows does for one stream. Each stream of the cogroup
 // has an observed time of its own: a window closes for one when that one has come far enough, whatever the others do. The
-// windows are in one store, so a stream that lies behind the others by more than the store's retention loses windows there,
-// which is counted; Retain keeps them longer. Null values follow the kind of windows: sliding windows drop and count them,
+// windows are in one store, so the records of a stream that lies behind the others by more than the store's retention are late there; Retain keeps
+// windows longer. Null values follow the kind of windows: sliding windows drop and count them,
 // others pass them on.
 //
 // Options: as Cogrouped.Aggregate but for Versioned, and Retain. Cost: as Cogrouped.Aggregate.

@@ -3,6 +3,7 @@ package milltest_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -195,6 +196,42 @@ func TestCogroup_sessionsBehindTheRetention(t *testing.T) {
 		{"b", "k=4@95", "k[100,100]=~@100 k[95,100]=<0|0a2>b4@100"},
 	}.run(t, d, sessionReader(d, out))
 	wantDropped(t, d, "c-cogroup-agg-1", millrace.DroppedLate, 1)
+}
+
+func TestCogroup_windowsBehindTheRetention(t *testing.T) {
+	for name, w := range map[string]window.Windows{"tumbling": window.Tumbling(10 * ms), "sliding": window.Sliding(10 * ms)} {
+		for cache, opts := range map[string][]milltest.Option{"": {milltest.CacheBytes(0)}, " with a cache": {milltest.CacheBytes(1 << 20)}} {
+			t.Run(name+cache, func(t *testing.T) {
+				g := cogroupOfTwo()
+				table, late := g.co.WindowBy(w).Aggregate(zeroText, serde.String, millrace.As("c"))
+				out, lateB := millrace.NewTopic("out", serde.WindowedBy(serde.String, w), serde.String), lateTextTopic("late-b")
+				table.ToStream().To(out)
+				millrace.LateOf(late, g.c).To(lateB)
+				d := milltest.New(t, build(t, g.b), opts...)
+				first, second := "k[10,20)=0a1@10", "k[100,110)=0a2@100"
+				third := "k[100,110)=0a2b4@101"
+				missed := "{10 20}"
+				if name == "sliding" {
+					first, second, third, missed = "k[0,10)=0a1@10", "k[90,100)=0a2@100", "k[101,111)=0b4@101 k[91,101)=0a2b4@101", "{0 10}"
+				}
+				steps{
+					{"a", "k=1@10", first},
+					{"a", "k=2@100", second},
+					{"b", "k=3@10", ""},
+					{"b", "k=4@101", third},
+				}.run(t, d, reader(d, out))
+				wantDropped(t, d, "c-cogroup-agg-1", millrace.DroppedLate, 1)
+				wantText(t, "late", lateRecords(d, lateB), "k=3@10 observed 10 missed ["+missed+"]")
+				var log []string
+				for _, r := range d.ReadRaw("test-c-changelog") {
+					log = append(log, string(r.Value))
+				}
+				if slices.Contains(log, "0b3") {
+					t.Errorf("the changelog has %q", log)
+				}
+			})
+		}
+	}
 }
 
 // Several inputs with keys of their own choice meet behind repartition topics, in each partition.

@@ -353,7 +353,7 @@ func (s *slidingAggregate[K, V, A]) value(i int) (v A, err error) {
 // base is none. A failure that the policy passes over costs the record this window alone.
 func (s *slidingAggregate[K, V, A]) add(r *processor.Record[K, V], startMs int64, base int, baseTsMs int64) error {
 	k := window.Key[K]{Key: r.Key, Window: s.span(startMs)}
-	if k.Window.EndMs < s.closeMs {
+	if k.Window.EndMs < s.closeMs || s.store.hides(startMs) { // see windowAggregate
 		s.late.miss(k.Window)
 		return nil
 	}
@@ -389,6 +389,9 @@ func (s *slidingAggregate[K, V, A]) update(r *processor.Record[K, V], k window.K
 // makeRight makes the window that starts behind the record, out of what later records have.
 func (s *slidingAggregate[K, V, A]) makeRight(r *processor.Record[K, V], agg A, tsMs int64) error {
 	k := window.Key[K]{Key: r.Key, Window: s.span(r.TimestampMs + 1)}
+	if s.store.hides(k.Window.StartMs) {
+		return nil // as are all windows of the record
+	}
 	c := Change[A]{New: agg, HasNew: true}
 	for attempt := 1; ; attempt++ {
 		err := s.write(r, k, &c, tsMs)

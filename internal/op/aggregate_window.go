@@ -100,7 +100,8 @@ func (w *windowAggregate[K, V, A]) Process(r *processor.Record[K, V]) error {
 	}
 	w.late.begin()
 	for _, win := range w.in {
-		if win.EndMs <= closeMs {
+		// What the store hides is late too: an input of a cogroup that lies far behind the others would write over it.
+		if win.EndMs <= closeMs || w.store.hides(win.StartMs) {
 			w.late.miss(win)
 			continue
 		}

@@ -149,9 +149,12 @@ func (s *WindowStore[K, V]) fromMs(fromMs int64) int64 {
 	return max(fromMs, highMs-s.w.Spec().RetentionMs+1)
 }
 
+// hides tells whether windows of a start are not visible any more.
+func (s *WindowStore[K, V]) hides(startMs int64) bool { return startMs < s.fromMs(startMs) }
+
 // get reads a row that is visible. A cache does not know of the retention, and may hold rows that have passed it.
 func (s *WindowStore[K, V]) get(k K, startMs int64) (v V, tsMs int64, ok bool, err error) {
-	if startMs < s.fromMs(startMs) {
+	if s.hides(startMs) {
 		return v, 0, false, nil
 	}
 	b, err := s.encode(k, startMs)
