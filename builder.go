@@ -303,20 +303,19 @@ func givenSerde[T any](s *step, given any, known serde.Serde[T], has string) ser
 // fitKey fits the serde of a topic's keys to the stream that is written to it: windowed keys learn the size of their
 // windows from the step that made them.
 func fitKey[K any](s *step, topic string, in, out serde.Serde[K]) serde.Serde[K] {
+	if have, want := windowsOf(in), windowsOf(out); !have.fits(want) {
+		s.errorf("%s: the keys of topic %s have %s, those of the stream %s; %s", s.verb, topic, want, have, have.hint())
+		return out
+	}
 	want, ok := out.(serde.WindowSizer[K])
 	if !ok {
 		return out
 	}
 	if have, ok := in.(serde.WindowFitter[K]); ok && have.Windows() != nil {
-		return fitWindows(s, topic, have, want)
+		return fitWindows(have, want)
 	}
 	have, ok := in.(serde.WindowSizer[K])
 	if !ok || have.WindowSizeMs() == 0 || have.WindowSizeMs() == want.WindowSizeMs() {
-		return out
-	}
-	if want.WindowSizeMs() != 0 {
-		s.errorf("%s: the keys of topic %s have windows of %d ms, those of the stream %d ms; leave the size out (0) to take over the stream's",
-			s.verb, topic, want.WindowSizeMs(), have.WindowSizeMs())
 		return out
 	}
 	return want.WithWindowSizeMs(have.WindowSizeMs())
@@ -324,12 +323,7 @@ func fitKey[K any](s *step, topic string, in, out serde.Serde[K]) serde.Serde[K]
 
 // fitWindows is fitKey for keys whose windows have no common size: the serde of the topic finds their ends by the step's
 // windows.
-func fitWindows[K any](s *step, topic string, have serde.WindowFitter[K], want serde.WindowSizer[K]) serde.Serde[K] {
-	if want.WindowSizeMs() != 0 {
-		s.errorf("%s: the keys of topic %s have windows of %d ms, those of the stream differ in size (%v); leave the size out (0) to take over the stream's windows",
-			s.verb, topic, want.WindowSizeMs(), have.Windows())
-		return want
-	}
+func fitWindows[K any](have serde.WindowFitter[K], want serde.WindowSizer[K]) serde.Serde[K] {
 	fit, ok := want.(serde.WindowFitter[K])
 	if !ok || fit.Windows() != nil {
 		return want

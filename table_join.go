@@ -91,6 +91,10 @@ func joinTables[K, VL, VR, R any](l Table[K, VL], r Table[K, VR], verb string, n
 	if !needLeft {
 		r.t.oldValues(s)
 	}
+	if lw, rw := windowsOf(l.t.key), windowsOf(r.t.key); !lw.fits(rw) {
+		s.errorf("%s: the keys of the left table have %s, those of the right one %s: no row of one can meet one of the other; aggregate both by the same windows",
+			verb, lw, rw)
+	}
 	related := l.t.related(r.t.lineage())
 	if related {
 		l.t.needBefore()

@@ -34,7 +34,7 @@ import (
 
 // Driver runs one topology. It is for one goroutine.
 type Driver struct {
-	tb    testing.TB // nil for NewDriver
+	tb    reporter
 	opts  options
 	graph *topology.Topology
 	plan  *topology.Plan
@@ -155,8 +155,11 @@ func NewDriver(t *millrace.Topology, opts ...Option) (*Driver, error) {
 	for _, f := range opts {
 		f(&o)
 	}
+	if t == nil {
+		return nil, errors.New("milltest: NewDriver is given no topology; has Build returned an error?")
+	}
 	d := &Driver{
-		opts: o, graph: t.Internal(), metrics: metrics.New(),
+		tb: panics{}, opts: o, graph: t.Internal(), metrics: metrics.New(),
 		logs: make(map[broker.TopicPartition]*partitionLog), topics: make(map[string]int32),
 		reads: make(map[string]int), written: make(map[string][]Raw),
 	}
@@ -169,6 +172,9 @@ func NewDriver(t *millrace.Topology, opts ...Option) (*Driver, error) {
 }
 
 func (d *Driver) open() error {
+	if err := d.checkOptions(); err != nil {
+		return err
+	}
 	if d.opts.onDisk {
 		var err error
 		if d.disk, err = state.OpenMemoryDB(d.opts.appID, d.diskNow.Load); err != nil {
@@ -267,7 +273,7 @@ func (d *Driver) setNow(ms int64) {
 
 // AdvanceTime moves the wall clock on. Timers of wall-clock time fire on their cadence, each at the moment it is due.
 func (d *Driver) AdvanceTime(by time.Duration) {
-	d.helper()
+	d.tb.Helper()
 	d.must(d.advance(by))
 }
 
@@ -294,11 +300,11 @@ func (d *Driver) advance(by time.Duration) error {
 }
 
 // JumpTime moves the wall clock on at once, as for a process that stood still: a timer that missed several beats fires
-// once.
+// once. With AdvanceTime it fires for each.
 //
 // In Kafka Streams: TopologyTestDriver#advanceWallClockTime.
 func (d *Driver) JumpTime(by time.Duration) {
-	d.helper()
+	d.tb.Helper()
 	d.setNow(d.nowMs + by.Milliseconds())
 	d.must(d.punctuate())
 }
@@ -316,13 +322,14 @@ func (d *Driver) punctuate() error {
 	return d.settle()
 }
 
-// Commit flushes the caches of all tasks and commits, as an application does at each commit interval.
+// Commit flushes the caches of all tasks and commits, as an application does at each commit interval. What comes out through
+// a repartition topic then waits in the caches of the tasks behind it, for the next Commit.
 func (d *Driver) Commit() {
-	d.helper()
+	d.tb.Helper()
 	d.must(d.commit())
 }
 
-// Dropped returns how many records a step has dropped, skipped or set aside for a reason.
+// Dropped returns how many records a step has dropped, skipped or set aside for a reason. A store counts under its own name.
 func (d *Driver) Dropped(step string, reason millrace.DropReason) int64 {
 	return d.metrics.Dropped(step, metrics.Reason(reason)).Value()
 }
@@ -378,18 +385,23 @@ func (d *Driver) fail(err error) error {
 	return err
 }
 
-func (d *Driver) helper() {
-	if d.tb != nil {
-		d.tb.Helper()
-	}
+// reporter is the part of a test that the driver needs. Each method that may fail calls Helper itself, which marks its caller
+// alone, so that a failure names the line of the test.
+type reporter interface {
+	Helper()
+	Fatal(args ...any)
 }
+
+// panics is the reporter of a driver outside of a test.
+type panics struct{}
+
+func (panics) Helper() {}
+
+func (panics) Fatal(args ...any) { panic(args[0]) }
 
 func (d *Driver) must(err error) {
 	if err == nil {
 		return
-	}
-	if d.tb == nil {
-		panic(err)
 	}
 	d.tb.Helper()
 	d.tb.Fatal(err)

@@ -32,13 +32,14 @@ type InputTopic[K, V any] struct {
 
 // Input returns an InputTopic. Topics that stand for several names or a pattern need InputNamed.
 func Input[K, V any](d *Driver, t millrace.Topic[K, V]) *InputTopic[K, V] {
+	d.tb.Helper()
 	return InputNamed(d, t.Name(), t)
 }
 
 // InputNamed returns an InputTopic for one of the names that a topic stands for. A topic that a pattern matches comes into
 // being here.
 func InputNamed[K, V any](d *Driver, name string, t millrace.Topic[K, V]) *InputTopic[K, V] {
-	d.helper()
+	d.tb.Helper()
 	if _, ok := d.topics[name]; !ok {
 		d.must(d.appear(name))
 	}
@@ -48,25 +49,33 @@ func InputNamed[K, V any](d *Driver, name string, t millrace.Topic[K, V]) *Input
 
 // Pipe writes a record with the driver's time.
 func (in *InputTopic[K, V]) Pipe(k K, v V) {
-	in.d.helper()
+	in.d.tb.Helper()
 	in.d.must(in.TryPipe(processor.Record[K, V]{Key: k, Value: v, TimestampMs: in.d.nowMs}))
 }
 
 // PipeAt writes a record with a timestamp, given as the time since the Unix epoch.
 func (in *InputTopic[K, V]) PipeAt(k K, v V, at time.Duration) {
-	in.d.helper()
+	in.d.tb.Helper()
 	in.d.must(in.TryPipe(processor.Record[K, V]{Key: k, Value: v, TimestampMs: at.Milliseconds()}))
+}
+
+// PipeAtTime is PipeAt with a point in time.
+//
+// In Kafka Streams: TestInputTopic#pipeInput(K, V, Instant).
+func (in *InputTopic[K, V]) PipeAtTime(k K, v V, at time.Time) {
+	in.d.tb.Helper()
+	in.d.must(in.TryPipe(processor.Record[K, V]{Key: k, Value: v, TimestampMs: at.UnixMilli()}))
 }
 
 // PipeNull writes a record with a null value: a deletion, for a table.
 func (in *InputTopic[K, V]) PipeNull(k K, at time.Duration) {
-	in.d.helper()
+	in.d.tb.Helper()
 	in.d.must(in.TryPipe(processor.Record[K, V]{Key: k, NullValue: true, TimestampMs: at.Milliseconds()}))
 }
 
 // PipeRecord writes a whole record.
 func (in *InputTopic[K, V]) PipeRecord(r processor.Record[K, V]) {
-	in.d.helper()
+	in.d.tb.Helper()
 	in.d.must(in.TryPipe(r))
 }
 
@@ -144,14 +153,17 @@ type OutputTopic[K, V any] struct {
 	value serde.Serde[V]
 }
 
-// Output returns an OutputTopic.
+// Output returns an OutputTopic. A topic that the topology neither writes nor reads is refused, unless steps or handlers name
+// topics of their own for a record.
 func Output[K, V any](d *Driver, t millrace.Topic[K, V]) *OutputTopic[K, V] {
+	d.tb.Helper()
+	d.must(d.checkOutput(t.Name()))
 	return &OutputTopic[K, V]{d: d, topic: t.Name(), key: t.Key(), value: t.Value()}
 }
 
 // Read returns the next record that has not been read; ok is false if there is none.
 func (out *OutputTopic[K, V]) Read() (r processor.Record[K, V], ok bool) {
-	out.d.helper()
+	out.d.tb.Helper()
 	raw, ok := out.d.readRaw(out.topic)
 	if !ok {
 		return r, false
@@ -163,7 +175,7 @@ func (out *OutputTopic[K, V]) Read() (r processor.Record[K, V], ok bool) {
 
 // ReadAll returns all records that have not been read, in the order of writing.
 func (out *OutputTopic[K, V]) ReadAll() []processor.Record[K, V] {
-	out.d.helper()
+	out.d.tb.Helper()
 	var all []processor.Record[K, V]
 	for {
 		r, ok := out.Read()
@@ -176,7 +188,7 @@ func (out *OutputTopic[K, V]) ReadAll() []processor.Record[K, V] {
 
 // ReadValues returns the values of all records that have not been read, in the order of writing. Nulls are zero values.
 func (out *OutputTopic[K, V]) ReadValues() []V {
-	out.d.helper()
+	out.d.tb.Helper()
 	var all []V
 	for _, r := range out.ReadAll() {
 		all = append(all, r.Value)

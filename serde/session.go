@@ -27,7 +27,13 @@ func newSessionWindowed[K any](inner Serde[K]) Serde[window.Key[K]] {
 	return s
 }
 
+// SessionKeyer is implemented by serdes of the keys of sessions, whose bytes hold start and end. It tells them from those of
+// other windows when a topology is built.
+type SessionKeyer interface{ SessionKeys() }
+
 type sessionWindowed[K any] struct{ inner Serde[K] }
+
+func (s sessionWindowed[K]) SessionKeys() {}
 
 func (s sessionWindowed[K]) Append(dst []byte, v window.Key[K]) ([]byte, error) {
 	w := v.Window

@@ -91,7 +91,8 @@ type windowed[K any] struct {
 }
 
 var errNoWindowSize = errors.New("serde: a windowed key cannot be read without the size of its windows; " +
-	"give it as in serde.Windowed(serde.String, time.Minute)")
+	"give it as in serde.Windowed(serde.String, time.Minute); for windows that differ in size, days for one, give the windows " +
+	"as in serde.WindowedBy(serde.String, window.Days(time.UTC))")
 
 func (s windowed[K]) Append(dst []byte, v window.Key[K]) ([]byte, error) {
 	w := v.Window

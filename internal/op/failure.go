@@ -2,7 +2,10 @@ package op
 
 import (
 	"fmt"
+	"path/filepath"
+	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/metrics"
@@ -24,15 +27,39 @@ func newGuard(env *Env, step string) guard {
 type PanicError struct {
 	Value any
 	Stack []byte
+	Place string // file:line of the code that panicked; empty if it is not known
 }
 
-// Error tells what the panic said.
-func (p *PanicError) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
+// Error tells what the panic said, and where.
+func (p *PanicError) Error() string {
+	if p.Place == "" {
+		return fmt.Sprintf("panic: %v", p.Value)
+	}
+	return fmt.Sprintf("panic: %v, at %s", p.Value, p.Place)
+}
 
 // recovered turns a panic of the function that defers it into an error. It must be deferred directly.
 func recovered(err *error) {
 	if p := recover(); p != nil {
-		*err = &PanicError{Value: p, Stack: debug.Stack()}
+		*err = &PanicError{Value: p, Stack: debug.Stack(), Place: panicPlace()}
+	}
+}
+
+// panicPlace finds the line that panicked, for a function that recovers: the first behind the runtime's own frames.
+func panicPlace() string {
+	var pcs [32]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	panicked := false
+	for {
+		f, more := frames.Next()
+		own := strings.HasPrefix(f.Function, "runtime.")
+		if panicked && !own && f.File != "" {
+			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
+		}
+		panicked = panicked || f.Function == "runtime.gopanic"
+		if !more {
+			return ""
+		}
 	}
 }
 
