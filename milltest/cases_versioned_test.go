@@ -213,7 +213,7 @@ func TestVersioned_refused(t *testing.T) {
 		name, want string
 		f          func(b *millrace.Builder)
 	}{
-		{"negative", "must not be negative", func(b *millrace.Builder) {
+		{"negative", "negative history retention", func(b *millrace.Builder) {
 			millrace.TableFrom(b, strTopic, millrace.As("v"), millrace.Versioned(-ms))
 		}},
 		{"unnamed", "needs a name", func(b *millrace.Builder) { millrace.TableFrom(b, strTopic, millrace.Versioned(ms)) }},

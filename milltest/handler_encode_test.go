@@ -71,7 +71,7 @@ func TestHandler_resultThatDoesNotEncode(t *testing.T) {
 		{"derived table", "d", 2, func(in stream) stream {
 			return millrace.MapTableValues(table(in), func(v string) string { return v }, millrace.As("s"), textKey, checked).ToStream()
 		}},
-		{"joined table", "d+d", 2, func(in stream) stream {
+		{"joined table", "d+d", 4, func(in stream) stream {
 			t := table(in)
 			other := millrace.MapTableValues(t, func(v string) string { return v })
 			return millrace.JoinTables(t, other, func(l, r string) string { return l + "+" + r }, millrace.As("s"), textKey, checked).ToStream()
