@@ -109,7 +109,7 @@ func cogroupWindowStep(w *world, r *rand.Rand, name string) {
 		ms = w.m.cogroupWindows(name, models, func(x *modelWindowed, rec modelRecord) { x.takeSession(rec, gap, grace+w.flaw, f) })
 		ms[0].table.sessions = true
 		lateText = lateRecordOf
-		place.waitMs = gap + grace
+		place.waitMs = gap + grace + 1
 	case 1:
 		kind, spec, endless, text := w.fixed(r)
 		w.say(name, "cogroup of %d streams by windows, %s", len(ins), text)
