@@ -249,10 +249,10 @@ func TestNewApp_errors(t *testing.T) {
 		opts []AppOption
 		say  []string
 	}{
-		"nothing":        {nil, []string{"application.id", "bootstrap.servers"}},
+		"nothing": {nil, []string{"application.id", "bootstrap.servers"}},
 		"a long commit interval": {[]AppOption{ApplicationID("a"), Brokers("h:1"), Guarantee(ExactlyOnceV2), CommitInterval(11 * time.Second)},
 			[]string{"transaction.timeout.ms", `"10000"`, "commit.interval.ms", "11000"}},
-		"by property": {[]AppOption{ApplicationID("a"), Brokers("h:1"), FromProperties(map[string]string{"processing.guarantee": "exactly_once"})}, []string{"processing.guarantee"}},
+		"by property":    {[]AppOption{ApplicationID("a"), Brokers("h:1"), FromProperties(map[string]string{"processing.guarantee": "exactly_once"})}, []string{"processing.guarantee"}},
 		"misspelt":       {[]AppOption{ApplicationID("a"), Brokers("h:1"), FromProperties(map[string]string{"comit.interval.ms": "1"})}, []string{"comit.interval.ms", "commit.interval.ms"}},
 		"negative":       {[]AppOption{ApplicationID("a"), Brokers("h:1"), CommitInterval(-time.Second)}, []string{"commit.interval.ms"}},
 		"address":        {[]AppOption{ApplicationID("a"), Brokers("nohost")}, []string{"nohost", "bootstrap.servers"}},
