@@ -67,7 +67,7 @@ func (u UnlimitedWindows) CheckRetentionMs(retentionMs int64) error {
 	if retentionMs >= u.RetentionMs() {
 		return nil
 	}
-	return fmt.Errorf("window: retention %dms for an unlimited window, which is kept for ever; leave the retention out", retentionMs)
+	return fmt.Errorf("window: retention %v for an unlimited window, which is kept for ever; leave the retention out", time.Duration(retentionMs)*time.Millisecond)
 }
 
 // String describes the window: "unlimited from 1970-01-01T00:00:00Z".
