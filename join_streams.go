@@ -35,7 +35,8 @@ import (
 // Options: As, or StoreName, or AutoName; NodeName, RepartitionName, InMemory, Retain, LogConfig, WithoutLog, WithKey,
 // WithValue (of the left stream), WithOtherValue (of the right one). As, NodeName and RepartitionName are beginnings: the parts
 // of a join are called <name>-this-windowed, <name>-other-join and so on, its stores <name>-this-join-store and
-// <name>-other-join-store, its repartition topics <name>-left-repartition and <name>-right-repartition.
+// <name>-other-join-store, its repartition topics <name>-left-repartition and <name>-right-repartition. Late records are counted
+// (DroppedLate) by <name>-this-windowed for the left side and <name>-other-windowed for the right one.
 //
 // In Kafka Streams: KStream#join(KStream). It has no stream of late records.
 func JoinStreams[K, VL, VR, R any](l Stream[K, VL], r Stream[K, VR], w window.JoinWindows, join func(l VL, r VR) R, opts ...StepOption) (Stream[K, R], Stream[K, window.LateJoin[VL, VR]]) {
@@ -62,7 +63,8 @@ func TryJoinStreams[K, VL, VR, R any](l Stream[K, VL], r Stream[K, VR], w window
 // Null: left records with a null key and a value are sent on at once without a match; all others with a null key or value are
 // dropped and counted.
 //
-// Options and cost: as JoinStreams, and one store more, of the records that wait: <name>-left-shared-join-store.
+// Options and cost: as JoinStreams, and one store more, of the records that wait: <name>-left-shared-join-store. The right
+// side's store is called <name>-outer-other-join-store.
 //
 // In Kafka Streams: KStream#leftJoin(KStream).
 func LeftJoinStreams[K, VL, VR, R any](l Stream[K, VL], r Stream[K, VR], w window.JoinWindows, join func(l VL, r VR, okR bool) R, opts ...StepOption) (Stream[K, R], Stream[K, window.LateJoin[VL, VR]]) {

@@ -256,8 +256,8 @@ func Timestamps[K, V any](e Extractor[K, V]) StepOption {
 }
 
 // IdleTimeout makes a source count as idle once it has been without records, and level with the end of its partition, for d.
-// From then on its time runs on by the wall clock: from its last timestamp by the time that has passed since, but never
-// beyond the present. Windows close, suppressed results and unmatched rows of joins come out, and timers of stream time fire
+// From then on its time runs on by the wall clock: from its last timestamp by the time that has passed since it became level,
+// but never beyond the present. Windows close, suppressed results and unmatched rows of joins come out, and timers of stream time fire
 // although no record comes; a record that comes after all is judged by the time that has passed. Where several sources lead
 // to a step, its time runs on only while all of them are idle, so each needs the option; a repartition topic takes the
 // longest timeout of the sources before it. A source that cannot be read, or that is being restored, is not idle.

@@ -131,7 +131,7 @@ func topologySettings() []Setting {
 			bind: app(enum(processingHandlers(), false), func(c *Config) *ErrorPolicy { return &c.OnProcessingError })},
 		{Name: "processing.exception.handler.global.enabled", Scope: ScopeApp, Kind: Bool, Java: "false", Status: Ignored,
 			Doc:  "Lets the processing handler judge global stores too.",
-			Note: "Global tables run no user code in this release."},
+			Note: "The processing handler judges the processors of global stores always."},
 		{Name: "production.exception.handler", Scope: ScopeApp, Kind: Class, Java: "class org.apache.kafka.streams.errors.DefaultProductionExceptionHandler",
 			Doc:  "What becomes of a record that cannot be written.",
 			Note: "The class that Kafka Streams ships; write others in Go.",
