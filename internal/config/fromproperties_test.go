@@ -171,7 +171,7 @@ func TestFromProperties_errors(t *testing.T) {
 		{"ssl.engine.factory.class", "com.example.Mine", []string{"tls.Config"}},
 		{"ssl.enabled.protocols", "TLSv1.1", []string{"TLSv1.2 and TLSv1.3"}},
 		{"ssl.truststore.type", "BCFKS", []string{"PEM, PKCS12 or JKS"}},
-		{"partitioner.class", "x", []string{"partitioners in Go are planned"}},
+		{"partitioner.class", "x", []string{"give the steps that write millrace.PartitionBy"}},
 		{"topic.retention", "1", []string{"no config of a topic", "topic.retention.ms"}},
 		{"schema.registry.url", "http://x", []string{"serde"}},
 		{"bootstrap.servers", "broker", []string{`"broker" has no port`, "broker:9092"}},
