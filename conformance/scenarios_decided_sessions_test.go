@@ -68,12 +68,10 @@ func (features) DecidedSessions(r *registry) {
 
 // sessionCount is a session, or what has become of one.
 type sessionCount struct {
-	key          []byte
-	start, end   int64
-	count, was   int64 // 0: there is none
-	step         int
-	recordOf     string // the topic whose record made it so
-	finalHasLeft bool
+	key        []byte
+	start, end int64
+	count, was int64 // 0: there is none
+	step       int
 }
 
 func (s sessionCount) with(count int64, step int) sessionCount {
