@@ -107,6 +107,7 @@ func (a *sessionAggregate[K, V, A]) Process(r *processor.Record[K, V]) error {
 		return nil
 	}
 	a.observedMs = max(a.observedMs, r.TimestampMs)
+	a.store.setTime(a.observedMs)
 	closeMs := a.spec.Windows.CloseTimeMs(a.observedMs)
 	// What has closed leaves before the record is added: its session would move the store's time, and with it old sessions
 	// out of the store's sight.
@@ -248,6 +249,7 @@ func (a *sessionAggregate[K, V, A]) exchange(r *processor.Record[K, V], merged w
 // advance takes the time of a quiet source: sessions close, and with emit-on-close their results leave.
 func (a *sessionAggregate[K, V, A]) advance(toMs int64) error {
 	a.observedMs = max(a.observedMs, toMs)
+	a.store.setTime(a.observedMs)
 	if a.closing == nil {
 		return nil
 	}

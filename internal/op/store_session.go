@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/millrace-io/millrace/internal/cache"
@@ -87,7 +88,7 @@ func (f *SessionFactory[K, V]) Open(env *Env) (any, error) {
 	}
 	return &SessionStore[K, V]{
 		env: env, name: name, keptMs: keptMs, key: guarded(f.Key), value: cfg.Value, w: w, cache: cache.New(cfg), there: NotNil[V](),
-		waiting: make(map[string][]waitingSession), highMs: state.NoTime,
+		waiting: make(map[string][]waitingSession), highMs: state.NoTime, timeMs: math.MaxInt64,
 	}, nil
 }
 
@@ -108,6 +109,7 @@ type SessionStore[K, V any] struct {
 	waiting map[string][]waitingSession
 	flushes int   // changes when what waited has been written out
 	highMs  int64 // highest end that was put, written out or not
+	timeMs  int64 // beyond it no end moves highMs: see setTime
 	keptMs  int64 // see SessionFactory
 }
 
@@ -173,7 +175,7 @@ func (s *SessionStore[K, V]) settle() (settled bool) {
 
 // put sets the value of a session whose encoded key is enc. below says that the byte store may have one of the same bounds.
 func (s *SessionStore[K, V]) put(enc []byte, k window.Key[K], v V, has bool, below bool, tsMs int64, ctx current) error {
-	s.highMs = max(s.highMs, k.Window.EndMs)
+	s.highMs = max(s.highMs, min(k.Window.EndMs, s.timeMs))
 	if err := s.cache.Put(enc, k, v, has, tsMs, ctx); err != nil {
 		return err
 	}
@@ -217,6 +219,15 @@ func (s *SessionStore[K, V]) note(enc []byte, w waitingSession) {
 		list = slices.Insert(list, at, w)
 	}
 	s.waiting[string(key)] = list
+}
+
+// setTime says how far the time has come for the steps that put sessions; of several the one that is ahead counts. See
+// state.SessionStore.SetTime.
+func (s *SessionStore[K, V]) setTime(ms int64) {
+	if s.timeMs == math.MaxInt64 || ms > s.timeMs {
+		s.timeMs = ms
+		s.w.SetTime(ms)
+	}
 }
 
 // fromMs is the earliest end of sessions that are visible.

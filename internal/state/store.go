@@ -29,8 +29,11 @@ type store struct {
 
 	segmentMs int64 // as defined; spec has what the rows on disk have
 
-	high  int64 // highest time over all layers, noObserved if none
-	iters int   // open iterators
+	high int64 // highest time over all layers, noObserved if none
+	// bound, if bounded, is how far rows that are put move high: see SessionStore.SetTime.
+	bound   int64
+	bounded bool
+	iters   int // open iterators
 
 	restoring bool
 }
@@ -141,6 +144,9 @@ func (s *Spec) minSegment(observed int64) int64 {
 
 // observe moves the observed time, and drops the rows of the private layer that it leaves behind.
 func (s *store) observe(time int64) {
+	if s.bounded {
+		time = min(time, s.bound)
+	}
 	if time <= s.high {
 		return
 	}

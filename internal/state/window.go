@@ -74,6 +74,11 @@ func (w *SessionStore) Delete(key []byte, startMs, endMs int64) (accepted bool, 
 	return w.s.putRow(key, endMs, sortable(startMs), nil)
 }
 
+// SetTime says how far the time has come for the step that puts the sessions: an end beyond it does not move the observed end.
+// There are such ends after a crash, when the changelog is ahead of the input: a record that comes in again is merged into a
+// session that has grown already, which must not make the others look old.
+func (w *SessionStore) SetTime(ms int64) { w.s.bound, w.s.bounded = ms, true }
+
 // Find walks the sessions of one key that end at earliestEndMs or later and start at latestStartMs or earlier, in the
 // order of end and start, or in the opposite order. It shows the store as it is now.
 func (w *SessionStore) Find(key []byte, earliestEndMs, latestStartMs int64, reverse bool) (*Iterator, error) {
