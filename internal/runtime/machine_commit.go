@@ -77,30 +77,62 @@ func (m *Machine) tryCommit() {
 }
 
 func newCommitRound(nowMs int64) *commitRound {
-	return &commitRound{sinceMs: nowMs, after: -1, offsets: make(map[broker.TopicPartition]broker.OffsetMeta)}
+	return &commitRound{sinceMs: nowMs, after: -1}
+}
+
+// take makes a task's units that are ready part of the round.
+func (c *commitRound) take(s *slot) {
+	if !slices.Contains(c.slots, s) {
+		c.slots, c.memberID = append(c.slots, s), s.memberID
+	}
+	if c.offsets == nil { // most rounds that are looked for come to nothing
+		c.offsets = make(map[broker.TopicPartition]broker.OffsetMeta)
+	}
+	for _, u := range s.units {
+		maps.Copy(c.offsets, u.unit.Offsets)
+	}
+	s.inCommit = append(s.inCommit, s.units...)
+	s.units = nil
+}
+
+// others tells whether the round is of another member id than the task.
+func (c *commitRound) others(s *slot) bool { return len(c.slots) > 0 && c.memberID != s.memberID }
+
+// identify finds under which identity a round is to be committed now; false if not now. It is read when the request is made
+// and stays with it: should the partitions be released before it arrives, the group has a newer generation by then and
+// refuses it.
+func (m *Machine) identify(c *commitRound) bool {
+	id, member := m.cfg.Identity()
+	if !member || id.MemberID != c.memberID || c.after >= 0 && id.Generation <= c.after && m.nowMs < c.againMs {
+		return false
+	}
+	c.identity = id
+	return true
+}
+
+// notSent is what it means that a round was not sent because of the identity.
+func (m *Machine) notSent(c *commitRound) broker.Course {
+	if id, member := m.cfg.Identity(); member && id.MemberID != c.memberID {
+		return broker.CourseLost
+	}
+	return broker.CourseAwaitRebalance
+}
+
+// refusalOf is why a round failed.
+func (m *Machine) refusalOf(c *commitRound, e CommitAnswered) error {
+	if e.Err != nil {
+		return e.Err
+	}
+	return fmt.Errorf("millrace: group %s: the instance is not the member %q any more", m.cfg.AppID, c.memberID)
 }
 
 // gather takes the units that are ready into a commit that is about to be sent.
 func (m *Machine) gather(c *commitRound) {
 	for _, s := range slices.Concat(m.slots, m.lingers) {
-		if len(s.units) == 0 || s.closing == closeDirty || s.closing == closeRetry {
+		if len(s.units) == 0 || s.closing == closeDirty || s.closing == closeRetry || c.others(s) {
 			continue
 		}
-		if len(c.slots) == 0 {
-			c.memberID = s.memberID
-		} else if c.memberID != s.memberID {
-			continue
-		}
-		if !slices.Contains(c.slots, s) {
-			c.slots = append(c.slots, s)
-		}
-		for _, u := range s.units {
-			for tp, o := range u.unit.Offsets {
-				c.offsets[tp] = o
-			}
-		}
-		s.inCommit = append(s.inCommit, s.units...)
-		s.units = nil
+		c.take(s)
 	}
 }
 
@@ -120,15 +152,11 @@ func (m *Machine) sendCommit() {
 	}
 	m.round++
 	c.id = m.round
-	// The identity is read here and stays with the request: should the partitions be released before it arrives, the group
-	// has a newer generation by then and refuses it.
-	id, member := m.cfg.Identity()
-	if !member || id.MemberID != c.memberID || c.after >= 0 && id.Generation <= c.after && m.nowMs < c.againMs {
+	if !m.identify(c) {
 		m.commitAnswered(CommitAnswered{Round: c.id})
 		return
 	}
-	c.identity = id
-	m.do(Commit{Round: c.id, Identity: id, Offsets: maps.Clone(c.offsets)})
+	m.do(Commit{Round: c.id, Identity: c.identity, Offsets: maps.Clone(c.offsets)})
 }
 
 func (m *Machine) commitAnswered(e CommitAnswered) {
@@ -176,11 +204,7 @@ func (m *Machine) commitAnswered(e CommitAnswered) {
 func (m *Machine) courseFor(s *slot, e CommitAnswered, refused *broker.CommitError) broker.Course {
 	switch {
 	case !e.Sent:
-		id, member := m.cfg.Identity()
-		if member && id.MemberID != m.commit.memberID {
-			return broker.CourseLost
-		}
-		return broker.CourseAwaitRebalance
+		return m.notSent(m.commit)
 	case e.Err == nil:
 		return broker.CourseNone
 	case refused == nil:
@@ -281,10 +305,7 @@ func (m *Machine) dropFromCommit(c *commitRound, s *slot) {
 
 // commitFailed drops the tasks of a commit to what is committed.
 func (m *Machine) commitFailed(c *commitRound, e CommitAnswered, course broker.Course) {
-	err := e.Err
-	if err == nil {
-		err = fmt.Errorf("millrace: group %s: the instance is not the member %q any more", m.cfg.AppID, c.memberID)
-	}
+	err := m.refusalOf(c, e)
 	m.count(metrics.CommitsFailed, 1)
 	for _, s := range c.slots {
 		m.dropFromCommit(c, s)

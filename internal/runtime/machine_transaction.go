@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/metrics"
 )
 
-// txnStage is where the transaction of a round of commits stands. Under at-least-once every round is in stageCommit.
+// txnStage is where the transaction of a round of commits stands. It has no meaning under at-least-once.
 type txnStage uint8
 
 const (
@@ -35,7 +36,7 @@ type exactlyOnce struct {
 
 // wantCommit asks for the end of the open transaction, once those who were asked for a unit have answered.
 func (m *Machine) wantCommit() {
-	if !m.eos.wanted {
+	if m.set.ExactlyOnce && !m.eos.wanted {
 		m.eos.wanted, m.eos.wantedMs = true, m.nowMs
 	}
 }
@@ -62,17 +63,16 @@ func (m *Machine) tryTransaction() {
 	c := m.commit
 	if c == nil {
 		c = newCommitRound(m.nowMs)
-		if m.claim(c); len(c.slots) == 0 {
-			return
-		}
-		m.round++
-		c.id = m.round
-		m.commit = c
-		m.sendClaimed(c)
 	}
 	switch c.stage {
 	case stageOpen:
-		m.claim(c)
+		if m.claim(c); len(c.slots) == 0 {
+			return
+		}
+		if m.commit == nil {
+			m.round++
+			c.id, m.commit = m.round, c
+		}
 		m.sendClaimed(c)
 		if m.mayCommit(c) {
 			m.eos.wanted = false
@@ -94,7 +94,7 @@ func (m *Machine) claim(c *commitRound) {
 		if !in && (s.closing == closeDirty || s.closing == closeRetry) {
 			continue
 		}
-		if len(c.slots) > 0 && c.memberID != s.memberID {
+		if c.others(s) {
 			continue
 		}
 		if s.unclaimed > 0 && s.closing != closeRetry && s.closing != closeDirty {
@@ -109,16 +109,7 @@ func (m *Machine) claim(c *commitRound) {
 		if !s.claimed && len(s.units) == 0 {
 			continue
 		}
-		if !in {
-			c.slots, c.memberID = append(c.slots, s), s.memberID
-		}
-		for _, u := range s.units {
-			for tp, o := range u.unit.Offsets {
-				c.offsets[tp] = o
-			}
-		}
-		s.inCommit = append(s.inCommit, s.units...)
-		s.units = nil
+		c.take(s)
 	}
 }
 
@@ -155,21 +146,16 @@ func (m *Machine) mayCommit(c *commitRound) bool {
 // commit by itself is a link of the same chain: nothing else leaves before its answer.
 func (m *Machine) sendTransactionOffsets() {
 	c := m.commit
-	id, member := m.cfg.Identity()
-	if !member || id.MemberID != c.memberID || c.after >= 0 && id.Generation <= c.after && m.nowMs < c.againMs {
+	if !m.identify(c) {
 		m.transactionOffsetsAnswered(CommitAnswered{Round: c.id})
 		return
 	}
-	c.identity = id
-	offsets := make(map[broker.TopicPartition]broker.OffsetMeta, len(c.offsets))
-	for tp, o := range c.offsets {
-		offsets[tp] = o
-	}
+	offsets := maps.Clone(c.offsets)
 	if !c.began {
-		m.do(Commit{Round: c.id, Identity: id, Offsets: offsets})
+		m.do(Commit{Round: c.id, Identity: c.identity, Offsets: offsets})
 		return
 	}
-	m.do(CommitInTransaction{Round: c.id, Identity: id, Offsets: offsets})
+	m.do(CommitInTransaction{Round: c.id, Identity: c.identity, Offsets: offsets})
 }
 
 func (m *Machine) transactionOffsetsAnswered(e CommitAnswered) {
@@ -179,10 +165,7 @@ func (m *Machine) transactionOffsetsAnswered(e CommitAnswered) {
 	}
 	course := broker.CourseOf(e.Err)
 	if !e.Sent {
-		course = broker.CourseAwaitRebalance
-		if id, member := m.cfg.Identity(); member && id.MemberID != c.memberID {
-			course = broker.CourseLost
-		}
+		course = m.notSent(c)
 	}
 	if course == broker.CourseNone {
 		if c.began {
@@ -197,11 +180,7 @@ func (m *Machine) transactionOffsetsAnswered(e CommitAnswered) {
 	if m.retryCommit(c, e, course) {
 		return
 	}
-	err := e.Err
-	if err == nil {
-		err = fmt.Errorf("millrace: group %s: the instance is not the member %q any more", m.cfg.AppID, c.memberID)
-	}
-	m.abort(c, course, err)
+	m.abort(c, course, m.refusalOf(c, e))
 }
 
 // roundCommitted takes everything of a round as committed.
@@ -305,7 +284,7 @@ func (m *Machine) roundLoses(s *slot) {
 	for _, in := range s.inputs {
 		delete(c.offsets, in.tp)
 	}
-	s.claimed, s.awaiting, s.inCommit, s.units = false, 0, nil, nil
+	s.leaveRound()
 	if len(c.slots) == 0 {
 		m.commit = nil
 	}
@@ -315,10 +294,13 @@ func (m *Machine) roundLoses(s *slot) {
 func (m *Machine) dropRound(c *commitRound) {
 	m.commit = nil
 	for _, s := range c.slots {
-		s.claimed, s.awaiting, s.inCommit, s.units = false, 0, nil, nil
+		s.leaveRound()
 	}
 	m.advanceAll()
 }
+
+// leaveRound drops the task's part of a round that is not committed.
+func (s *slot) leaveRound() { s.claimed, s.awaiting, s.inCommit, s.units = false, 0, nil, nil }
 
 // proved takes the answer of the coordinator to the question who has the transactional id.
 func (m *Machine) proved(err error) {
