@@ -145,9 +145,7 @@ func (o *oracle) checkMakers(t *testing.T, files map[string][]outputLine, atLeas
 	}
 	for key, w := range want {
 		row := got[key]
-		// After a kill the numbers of a maker were seen to stay at an earlier state in some rows, once in about five runs on Apache
-		// Kafka. The cause is not known yet; until it is, they are compared in undisturbed runs and clean stops only.
-		same := len(row) == len(w) && (atLeast || counted(row["planes"], w["planes"].(int), false) && counted(row["seats"], w["seats"].(int), false))
+		same := len(row) == len(w) && counted(row["planes"], w["planes"].(int), atLeast) && counted(row["seats"], w["seats"].(int), atLeast)
 		for _, field := range []string{"carrier", "flight", "origin", "scheduled_departure", "tail_number", "manufacturer"} {
 			same = same && row[field] == w[field]
 		}
