@@ -121,7 +121,9 @@ type ProcessingGuarantee = config.Guarantee
 
 // The guarantees.
 const (
-	// AtLeastOnce loses nothing; after a failure records may be processed again.
+	// AtLeastOnce processes every record; after a failure some are processed again. A crash between the changelog record of a
+	// table's row and the record that the row sends on can lose the latter, as in Kafka Streams: the row is no update any more
+	// when it comes again, and a group of the table, or a join with it, misses it. ExactlyOnceV2 has no such moment.
 	AtLeastOnce = config.AtLeastOnce
 	// ExactlyOnceV2 makes results, offsets and state of a commit atomic: they are written in one Kafka transaction. Whoever
 	// reads the results must read committed to see each one once; they are there when the transaction has ended, so within a
