@@ -33,7 +33,7 @@ func NewResponseResolver[K, V, KF, VF, R any](spec ResponseResolverSpec[K, V, KF
 			return nil, err
 		}
 		s := &responseResolver[K, V, KF, VF, R]{
-			guard: newGuard(env, step), spec: spec, next: next, nilValue: nilness.Checker[R](), nilForeign: nilness.Checker[KF](),
+			guard: newGuard(env, step), spec: spec, next: next, nilValue: nilness.Checker[R](),
 			nullKey: env.counter(step, metrics.NullKey), nullValue: env.counter(step, metrics.NullValue),
 			stale: env.counter(step, metrics.StaleResponse),
 		}
@@ -41,7 +41,7 @@ func NewResponseResolver[K, V, KF, VF, R any](spec ResponseResolverSpec[K, V, KF
 			return nil, err
 		}
 		registration := env.TopicName(spec.Topics.Registration)
-		if s.foreign, err = bind(spec.Foreign, registration+foreignKeyTopic, true); err != nil {
+		if s.foreign, err = newForeignKeys(spec.ForeignKey, spec.Foreign, registration+foreignKeyTopic); err != nil {
 			return nil, err
 		}
 		s.value, err = bind(spec.Value, registration+valueHashTopic, false)
@@ -54,10 +54,10 @@ type responseResolver[K, V, KF, VF, R any] struct {
 	spec                      ResponseResolverSpec[K, V, KF, VF, R]
 	table                     Getter[K, V]
 	value                     serde.Serde[V]
-	foreign                   serde.Serde[KF]
+	foreign                   foreignKeys[K, V, KF]
+	is                        foreignKey[KF] // of the left row
 	next                      Sink[K, R]
 	nilValue                  func(*R) bool
-	nilForeign                func(*KF) bool
 	nullKey, nullValue, stale *metrics.Counter
 	enc                       []byte
 	out                       processor.Record[K, R]
@@ -140,19 +140,9 @@ func (s *responseResolver[K, V, KF, VF, R]) unasked(r *processor.Record[K, Answe
 	if !found {
 		return true, nil
 	}
-	key, ok, err := s.spec.ForeignKey(r.Key, v)
-	if err != nil {
+	if err := s.foreign.find(&s.is, r.Key, v); err != nil {
 		return false, err
 	}
-	if !ok || s.nilForeign != nil && s.nilForeign(&key) {
-		return true, nil
-	}
-	if !r.Value.Absent {
-		return false, nil
-	}
-	if s.enc, err = s.foreign.Append(s.enc[:0], key); err != nil {
-		return false, fmt.Errorf("the foreign key %v of the row with key %v does not encode: %w", key, r.Key, err)
-	}
 	// If the right side has, or had, the row after all, its answer was sent after this one, and so it comes after it.
-	return bytes.Equal(s.enc, r.Value.Foreign), nil
+	return !s.is.ok || r.Value.Absent && bytes.Equal(s.is.enc, r.Value.Foreign), nil
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/millrace-io/millrace/internal/codec"
 	"github.com/millrace-io/millrace/internal/metrics"
-	"github.com/millrace-io/millrace/internal/nilness"
 	"github.com/millrace-io/millrace/processor"
 	"github.com/millrace-io/millrace/serde"
 )
@@ -33,7 +32,7 @@ func NewSubscriptionSend[K, V, KF any](spec SubscriptionSendSpec[K, V, KF]) Fact
 		}
 		topic := env.TopicName(spec.Topics.Registration)
 		s := &subscriptionSend[K, V, KF]{
-			guard: newGuard(env, step), spec: spec, next: next, nilForeign: nilness.Checker[KF](),
+			guard: newGuard(env, step), spec: spec, next: next,
 			nullForeign: env.counter(step, metrics.NullForeignKey), stale: env.counter(step, metrics.Stale),
 		}
 		if s.key, err = bind(spec.Key, topic+primaryKeyTopic, true); err != nil {
@@ -42,7 +41,7 @@ func NewSubscriptionSend[K, V, KF any](spec SubscriptionSendSpec[K, V, KF]) Fact
 		if s.value, err = bind(spec.Value, topic+valueHashTopic, false); err != nil {
 			return nil, err
 		}
-		s.foreign, err = bind(spec.Foreign, topic, true)
+		s.foreign, err = newForeignKeys(spec.ForeignKey, spec.Foreign, topic)
 		return s, err
 	})
 }
@@ -52,8 +51,7 @@ type subscriptionSend[K, V, KF any] struct {
 	spec        SubscriptionSendSpec[K, V, KF]
 	key         serde.Serde[K]
 	value       serde.Serde[V]
-	foreign     serde.Serde[KF]
-	nilForeign  func(*KF) bool
+	foreign     foreignKeys[K, V, KF]
 	next        Sink[KF, Registration]
 	nullForeign *metrics.Counter
 	stale       *metrics.Counter
@@ -63,13 +61,6 @@ type subscriptionSend[K, V, KF any] struct {
 	scratch []byte
 	sends   [2]send[KF]
 	out     processor.Record[KF, Registration]
-}
-
-// foreignKey is the foreign key of a row; ok false: the row has none, or is none.
-type foreignKey[KF any] struct {
-	key KF
-	enc []byte
-	ok  bool
 }
 
 // send is a message to the right side.
@@ -103,12 +94,12 @@ func (s *subscriptionSend[K, V, KF]) call(r *processor.Record[K, Change[V]]) (ha
 	c := &r.Value
 	s.was.ok, s.is.ok = false, false
 	if c.HasOld {
-		if err = s.extract(&s.was, r.Key, c.Old); err != nil {
+		if err = s.foreign.find(&s.was, r.Key, c.Old); err != nil {
 			return hash, err
 		}
 	}
 	if c.HasNew {
-		if err = s.extract(&s.is, r.Key, c.New); err != nil {
+		if err = s.foreign.find(&s.is, r.Key, c.New); err != nil {
 			return hash, err
 		}
 		if s.scratch, err = s.value.Append(s.scratch[:0], c.New); err != nil {
@@ -120,20 +111,6 @@ func (s *subscriptionSend[K, V, KF]) call(r *processor.Record[K, Change[V]]) (ha
 		return hash, fmt.Errorf("the key %v does not encode: %w", r.Key, err)
 	}
 	return hash, nil
-}
-
-func (s *subscriptionSend[K, V, KF]) extract(f *foreignKey[KF], k K, v V) (err error) {
-	if f.key, f.ok, err = s.spec.ForeignKey(k, v); err != nil {
-		return err
-	}
-	f.ok = f.ok && (s.nilForeign == nil || !s.nilForeign(&f.key))
-	if !f.ok {
-		return nil
-	}
-	if f.enc, err = s.foreign.Append(f.enc[:0], f.key); err != nil {
-		return fmt.Errorf("the foreign key %v of the row with key %v does not encode: %w", f.key, k, err)
-	}
-	return nil
 }
 
 // send forwards what the rows before and after an update ask for. Foreign keys are the same if their bytes are.
