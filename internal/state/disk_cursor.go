@@ -19,7 +19,8 @@ type diskCursor struct {
 	q    rowQuery // of keyRowsMode and allRowsMode
 	user []byte   // q.key, copied
 	segs []int64  // of keyRowsMode: segments not yet visited, in the order of the walk
-	seek []byte
+	// seek is the key sought, and prefix that of all rows of the key in the segment.
+	seek, prefix []byte
 	// beyond says that the rest of the key's rows in this segment lies outside the query.
 	beyond bool
 
@@ -156,16 +157,17 @@ func (c *diskCursor) moveInKey() bool {
 		c.segs = c.segs[1:]
 		c.begun = true
 		b := c.base
-		c.seek = b.inc.appendTable(c.seek[:0], tableOf(b.spec.Kind))
+		c.prefix = b.inc.appendTable(c.prefix[:0], tableOf(b.spec.Kind))
+		c.prefix = appendEscaped(appendSegment(c.prefix, seg), c.user)
+		c.seek = append(c.seek[:0], c.prefix...)
 		if !c.q.reverse {
-			c.seek = appendLocalRow(c.seek, b.spec.Kind, seg, c.user, c.q.from, 0)
+			c.seek = appendSuffix(c.seek, b.spec.Kind, c.q.from, 0)
 			if c.it.SeekPrefixGE(c.seek) { // such an iterator stays within the prefix
 				return true
 			}
 			continue
 		}
-		c.seek = appendLocalRow(c.seek, b.spec.Kind, seg, c.user, c.q.to, ^uint64(0))
-		c.seek = append(c.seek, 0) // the row of the bound itself is wanted
+		c.seek = appendRowsEnd(c.seek, b.spec.Kind, c.q.to)
 		if c.it.SeekLT(c.seek) && c.inKey() {
 			return true
 		}
@@ -175,8 +177,7 @@ func (c *diskCursor) moveInKey() bool {
 
 // inKey tells whether the row is of the segment and key that were sought.
 func (c *diskCursor) inKey() bool {
-	prefix := len(c.seek) - 1 - suffixLen(c.base.spec.Kind)
-	return bytes.HasPrefix(c.it.Key(), c.seek[:prefix])
+	return bytes.HasPrefix(c.it.Key(), c.prefix)
 }
 
 // read copies the row, if it is one that the query wants.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/sstable"
@@ -167,6 +168,17 @@ func appendLocalRow(dst []byte, kind Kind, seg int64, key []byte, time int64, ex
 	dst = appendSegment(dst, seg)
 	dst = appendEscaped(dst, key)
 	return appendSuffix(dst, kind, time, extra)
+}
+
+// appendRowsEnd makes of a row's prefix the least key behind all its rows up to a time, that included. It is the key of a
+// row, or a prefix, but never a row's key with something behind it: that would be a prefix by itself to splitKey, sort behind
+// all rows of the key by it, and amid them by its bytes.
+func appendRowsEnd(prefix []byte, kind Kind, time int64) []byte {
+	if time < math.MaxInt64 {
+		return appendSuffix(prefix, kind, time+1, 0)
+	}
+	prefix[len(prefix)-1] = terminator + 1
+	return prefix
 }
 
 func appendSuffix(dst []byte, kind Kind, time int64, extra uint64) []byte {

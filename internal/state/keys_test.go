@@ -3,6 +3,7 @@ package state
 import (
 	"bytes"
 	"cmp"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -103,6 +104,13 @@ func TestSplit(t *testing.T) {
 				t.Fatalf("split of the bound %x is %d, want %d", b, got, len(b))
 			}
 			keys = append(keys, b)
+		}
+		if p.kind != KeyValue {
+			end := appendRowsEnd(slices.Clone(k[:want]), p.kind, math.MaxInt64)
+			if got := splitKey(end); got != len(end) {
+				t.Fatalf("split of the end of rows %x is %d, want %d", end, got, len(end))
+			}
+			keys = append(keys, end, appendRowsEnd(slices.Clone(k[:want]), p.kind, p.time))
 		}
 	}
 	slices.SortFunc(keys, comparer.Compare)

@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -75,6 +76,33 @@ func TestC082_EscapedKeys(t *testing.T) {
 				t.Fatalf("%q is %q, %v", k, v, ok)
 			}
 		}
+	})
+}
+
+// TestFetchBackwards_fromTheLastRow has rows at the very bound of what is fetched, up to the end of time.
+func TestFetchBackwards_fromTheLastRow(t *testing.T) {
+	const end = math.MaxInt64
+	engines(t, func(t *testing.T, open func(Spec) *Set) {
+		set := open(Spec{Name: "c", Kind: Window, RetentionMs: 1000})
+		w := windowOf(t, set, "c")
+		for _, key := range []string{"k", "k\x00", "k\x00\x01", "k\x01", "l"} {
+			for _, start := range []int64{end, end - 1, end - 7} {
+				for _, seq := range []uint32{math.MaxUint32, 0} {
+					_, err := w.Put([]byte(key), start, seq, fmt.Append(nil, seq))
+					must(t, err)
+				}
+			}
+		}
+		commit(t, set, "c", 1)
+		must(t, set.Flush())
+		row := func(start int64) []string {
+			return []string{fmt.Sprintf("k@%d=%d", start, uint32(math.MaxUint32)), fmt.Sprintf("k@%d=0", start)}
+		}
+		wantList(t, fetch(t, w, "k", 0, end, true), slices.Concat(row(end), row(end-1), row(end-7))...)
+		wantList(t, fetch(t, w, "k", 0, end-1, true), slices.Concat(row(end-1), row(end-7))...)
+		wantList(t, fetch(t, w, "k", end-6, end-1, true), row(end-1)...)
+		wantList(t, fetch(t, w, "k", 0, end-2, true), row(end-7)...)
+		wantList(t, fetch(t, w, "k", 0, end-8, true))
 	})
 }
 
