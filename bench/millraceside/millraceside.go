@@ -4,6 +4,7 @@ package millraceside
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/bench/internal/side"
@@ -29,11 +30,28 @@ func (millraceSide) Run(ctx context.Context, c side.Config, p *side.Progress) er
 	app, err := millrace.NewApp(topology,
 		millrace.ApplicationID(c.AppID), millrace.Brokers(c.Brokers...), millrace.StateDir(c.StateDir),
 		millrace.Guarantee(guarantee), millrace.CommitInterval(c.CommitInterval), millrace.CacheBytes(c.CacheBytes),
+		millrace.OnRestore(restored(p)),
 	)
 	if err != nil {
 		return err
 	}
 	return app.Run(ctx)
+}
+
+// restored adds up the restores that have ended.
+func restored(p *side.Progress) func(millrace.RestoreProgress) {
+	var began time.Time
+	var sum side.Restored
+	return func(r millrace.RestoreProgress) {
+		now := time.Now()
+		if at := now.Add(-r.Elapsed); began.IsZero() || at.Before(began) {
+			began = at
+		}
+		if r.Done {
+			sum = side.Restored{Stores: sum.Stores + 1, Records: sum.Records + r.Records, Took: now.Sub(began)}
+			p.Restored(sum)
+		}
+	}
 }
 
 // countedKeys is the string serde that counts each input record as it is decoded, as the Java side's deserializer does.

@@ -48,11 +48,11 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	machine := report.ThisMachine(javaVersion)
-	all, err := benchmark(ctx, o, contenders)
+	all, trials, err := benchmark(ctx, o, contenders)
 	if err != nil {
 		return err
 	}
-	r := report.Summarise(machine, all)
+	r := report.Summarise(machine, all, trials)
 	if err := r.WriteText(os.Stdout); err != nil {
 		return err
 	}
@@ -116,14 +116,23 @@ func (o options) contenders(ctx context.Context) (out []measure.Contender, javaV
 	return out, javaVersion, nil
 }
 
-// benchmark runs everything: for each kind of work the sides in turn, and that as often as asked. The side that begins
-// changes from repeat to repeat.
-func benchmark(ctx context.Context, o options, contenders []measure.Contender) (all []report.Runs, err error) {
+// benchmark runs everything.
+func benchmark(ctx context.Context, o options, contenders []measure.Contender) (all []report.Runs, trials report.Trials, err error) {
 	b, err := measure.Open(ctx, o.settings())
 	if err != nil {
-		return nil, err
+		return nil, trials, err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
+	if all, err = throughput(ctx, b, o, contenders); err != nil {
+		return nil, trials, err
+	}
+	trials, err = runTrials(ctx, b, o, contenders)
+	return all, trials, err
+}
+
+// throughput runs for each kind of work the sides in turn, and that as often as asked. The side that begins changes from
+// repeat to repeat.
+func throughput(ctx context.Context, b *measure.Bench, o options, contenders []measure.Contender) (all []report.Runs, err error) {
 	for _, w := range o.work() {
 		runs := report.Runs{Work: w, Records: o.records, Sides: make(map[string][]measure.Result)}
 		for repeat := range o.repeat {

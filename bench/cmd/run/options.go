@@ -16,6 +16,7 @@ import (
 // options are the flags.
 type options struct {
 	scenarios    []side.Scenario
+	trials       []string
 	guarantees   []string
 	valueBytes   []int
 	sides        []string
@@ -30,7 +31,20 @@ type options struct {
 	javaWarmUp time.Duration
 	measure    time.Duration
 	commit     time.Duration // 0: the defaults
+
+	trialKeys      int
+	trialGuarantee string
+	pairs          int
 }
+
+// What --scenario takes beside the scenarios, and what is run only if it is asked for.
+const (
+	restartTrial = "restart"
+	restoreTrial = "restore"
+	costTrial    = "eos-cost"
+)
+
+func trials() []string { return []string{restartTrial, restoreTrial, costTrial} }
 
 // partitions of every topic.
 const partitions = 4
@@ -46,9 +60,12 @@ func parse(args []string) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench/run", flag.ContinueOnError)
 	var scenarios, guarantees, values, sides string
+	o.trialGuarantee = side.ExactlyOnce
 	var smoke bool
-	f.StringVar(&scenarios, "scenario", "", "scenarios, separated by commas (all: "+join(side.Scenarios())+")")
-	f.StringVar(&guarantees, "guarantee", side.AtLeastOnce, "guarantees, separated by commas (both: at_least_once,exactly_once_v2)")
+	f.StringVar(&scenarios, "scenario", "",
+		"scenarios, separated by commas (all: "+join(side.Scenarios())+"; only if named: "+join(trials())+")")
+	f.StringVar(&guarantees, "guarantee", side.AtLeastOnce,
+		"guarantees, separated by commas (both: at_least_once,exactly_once_v2); restart and restore take the last one, exactly_once_v2 by default")
 	f.StringVar(&values, "value-bytes", "100", "sizes of the values, separated by commas")
 	f.StringVar(&sides, "sides", "", "sides, separated by commas (all: millrace,java,bare)")
 	f.IntVar(&o.repeat, "repeat", 3, "how often everything is run; medians are reported")
@@ -61,6 +78,8 @@ func parse(args []string) (options, error) {
 	f.DurationVar(&o.javaWarmUp, "java-warm-up", 10*time.Second, "the same for Java, whose compiler takes longer")
 	f.DurationVar(&o.measure, "measure", 8*time.Second, "length of the measured window")
 	f.DurationVar(&o.commit, "commit-interval", 0, "commit interval of every side (at_least_once 1s, exactly_once_v2 100ms)")
+	f.IntVar(&o.trialKeys, "trial-keys", 1_000_000, "keys of restart and restore")
+	f.IntVar(&o.pairs, "pairs", 10, "how many pairs of runs eos-cost compares")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -70,6 +89,11 @@ func parse(args []string) (options, error) {
 	if smoke {
 		o.applySmoke(f)
 	}
+	f.Visit(func(fl *flag.Flag) {
+		if all := list(guarantees); fl.Name == "guarantee" && len(all) > 0 {
+			o.trialGuarantee = all[len(all)-1]
+		}
+	})
 	return o, o.fill(scenarios, guarantees, values, sides)
 }
 
@@ -84,6 +108,8 @@ func (o *options) applySmoke(f *flag.FlagSet) {
 		"warm-up":      func() { o.warmUp = 500 * time.Millisecond },
 		"java-warm-up": func() { o.javaWarmUp = time.Second },
 		"measure":      func() { o.measure = 1500 * time.Millisecond },
+		"trial-keys":   func() { o.trialKeys = 50_000 },
+		"pairs":        func() { o.pairs = 1 },
 	} {
 		if !given[name] {
 			apply()
@@ -97,8 +123,12 @@ func (o *options) fill(scenarios, guarantees, values, sides string) error {
 		o.scenarios = side.Scenarios()
 	}
 	for _, s := range list(scenarios) {
+		if slices.Contains(trials(), s) {
+			o.trials = append(o.trials, s)
+			continue
+		}
 		if !slices.Contains(side.Scenarios(), side.Scenario(s)) {
-			return fmt.Errorf("bench: no scenario %q; there are %s", s, join(side.Scenarios()))
+			return fmt.Errorf("bench: no scenario %q; there are %s and %s", s, join(side.Scenarios()), join(trials()))
 		}
 		o.scenarios = append(o.scenarios, side.Scenario(s))
 	}
@@ -124,6 +154,9 @@ func (o *options) fill(scenarios, guarantees, values, sides string) error {
 		if !slices.Contains(known, s) {
 			return fmt.Errorf("bench: no side %q; there are %s", s, strings.Join(known, ", "))
 		}
+	}
+	if o.trialKeys < 1 || o.pairs < 1 {
+		return fmt.Errorf("bench: --trial-keys and --pairs must be above 0")
 	}
 	if o.repeat < 1 || o.records < 1 || o.keys < 1 || o.measure <= 0 || o.warmUp < 0 || o.javaWarmUp < 0 {
 		return fmt.Errorf("bench: --repeat, --records, --keys and --measure must be above 0")
@@ -169,6 +202,14 @@ func (o options) settings() measure.Settings {
 	}
 	return measure.Settings{
 		Records: o.records, Keys: o.keys, Partitions: partitions, Measure: o.measure,
-		CommitInterval: commit, MaxRecords: o.maxRecords, Log: logf,
+		CommitInterval: commit, MaxRecords: o.maxRecords, TrialKeys: o.trialKeys, Log: logf,
 	}
+}
+
+// costCommit is the commit interval of both guarantees where they are compared.
+func (o options) costCommit() time.Duration {
+	if o.commit > 0 {
+		return o.commit
+	}
+	return commitExactlyOnce
 }

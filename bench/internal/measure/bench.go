@@ -24,6 +24,7 @@ type Settings struct {
 	Measure        time.Duration // length of the measured window
 	CommitInterval map[string]time.Duration
 	MaxRecords     int64 // the input may grow so far
+	TrialKeys      int   // keys of sides that are killed and started again
 	Log            func(format string, args ...any)
 }
 
@@ -32,7 +33,8 @@ type Bench struct {
 	settings Settings
 	cluster  *kafkatest.Cluster
 	broker   kafkatest.Broker
-	inputs   map[int]*input  // by value size
+	inputs   map[int]*input // by value size
+	trial    *input
 	rates    map[key]float64 // records per second, the best seen
 	runs     int
 }
@@ -84,6 +86,8 @@ type Work struct {
 	Scenario   side.Scenario
 	Guarantee  string
 	ValueBytes int
+	// CommitInterval replaces the guarantee's; 0 leaves it.
+	CommitInterval time.Duration
 }
 
 // Result is what one run of a contender showed.
@@ -191,6 +195,9 @@ func (b *Bench) once(ctx context.Context, c Contender, w Work, in *input) (r Res
 	}
 	if w.Scenario == side.CountNoCache {
 		config.CacheBytes = 0
+	}
+	if w.CommitInterval > 0 {
+		config.CommitInterval = w.CommitInterval
 	}
 	if err := kafkatest.MakeTopic(ctx, b.broker, config.Output, b.settings.Partitions); err != nil {
 		return r, 0, err

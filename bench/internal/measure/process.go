@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace-io/millrace/bench/internal/side"
@@ -27,6 +28,7 @@ type process struct {
 	started  time.Time
 	readings chan side.Reading // closed at the end of the output
 	last     side.Reading      // the last one taken from readings
+	restored atomic.Pointer[side.Restored]
 	stderr   tail
 }
 
@@ -51,7 +53,9 @@ func start(ctx context.Context, command []string, c side.Config) (*process, erro
 		defer close(p.readings)
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
-			if r, ok := side.ParseReading(lines.Text()); ok {
+			if r, ok := side.ParseRestored(lines.Text()); ok {
+				p.restored.Store(&r)
+			} else if r, ok := side.ParseReading(lines.Text()); ok {
 				p.readings <- r
 			}
 		}

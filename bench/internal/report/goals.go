@@ -14,6 +14,9 @@ const (
 	shareOfCPU     = 0.2 // of Java's CPU per record
 	shareOfStart   = 1 / 3.0
 	exactlyOnceCPU = 1.05 // of the CPU per record of at least once, at the same commit interval
+	exactlyOnceCut = 0.9  // of the throughput of at least once, at the same commit interval
+	restartSeconds = 2.0
+	restoredRate   = 500_000.0
 )
 
 const (

@@ -56,6 +56,8 @@ type Figure struct {
 	Java     *float64 `json:"java"`
 	Target   *float64 `json:"target"`
 	Met      *bool    `json:"met"`
+	// Runs are what millrace's figure is the median of, in order, where they are not in a row.
+	Runs []float64 `json:"runs,omitempty"`
 }
 
 // Runs are the repeats of one kind of work: for each side its results, in order. Results with the same index ran one
@@ -67,7 +69,7 @@ type Runs struct {
 }
 
 // Summarise makes the report.
-func Summarise(machine Machine, all []Runs) Report {
+func Summarise(machine Machine, all []Runs, trials Trials) Report {
 	r := Report{Machine: machine, Rows: []Row{}, Figures: []Figure{}}
 	for _, runs := range all {
 		row := runs.row()
@@ -76,6 +78,7 @@ func Summarise(machine Machine, all []Runs) Report {
 	}
 	r.Figures = append(r.Figures, exactlyOnce(r.Rows)...)
 	r.Figures = append(r.Figures, firstRecord(all)...)
+	r.Figures = append(r.Figures, trials.figures()...)
 	return r
 }
 

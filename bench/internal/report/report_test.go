@@ -45,7 +45,7 @@ func TestRatiosAreOfNeighbours(t *testing.T) {
 	runs := Runs{Work: work(side.AtLeastOnce), Records: 10, Sides: map[string][]measure.Result{
 		Millrace: results(1000, 500, 700), Java: results(200, 100, 100),
 	}}
-	row := Summarise(Machine{}, []Runs{runs}).Rows[0]
+	row := Summarise(Machine{}, []Runs{runs}, Trials{}).Rows[0]
 	if *row.RatioToJava != 5 {
 		t.Errorf("ratio to Java is %v, want 5", *row.RatioToJava)
 	}
@@ -72,7 +72,7 @@ func TestGoals(t *testing.T) {
 	summarise := func(millrace, java, bare float64) Report {
 		return Summarise(Machine{}, []Runs{{Work: work(side.AtLeastOnce), Sides: map[string][]measure.Result{
 			Millrace: results(millrace), Java: results(java), Bare: results(bare),
-		}}})
+		}}}, Trials{})
 	}
 	if f := figure(summarise(499, 100, 10_000), "throughput"); *f.Target != 500 || *f.Met {
 		t.Errorf("five times Java: target %v, met %v", *f.Target, *f.Met)
@@ -95,7 +95,7 @@ func TestExactlyOnceAgainstAtLeastOnce(t *testing.T) {
 	r := Summarise(Machine{}, []Runs{
 		{Work: work(side.AtLeastOnce), Sides: map[string][]measure.Result{Millrace: results(1000), Java: results(100)}},
 		{Work: work(side.ExactlyOnce), Sides: map[string][]measure.Result{Millrace: results(800), Java: results(50)}},
-	})
+	}, Trials{})
 	i := slices.IndexFunc(r.Figures, func(f Figure) bool { return strings.HasPrefix(f.Name, "CPU of exactly once") })
 	if i < 0 {
 		t.Fatal("no figure")
@@ -108,7 +108,7 @@ func TestExactlyOnceAgainstAtLeastOnce(t *testing.T) {
 func TestWithoutMillraceNothingIsClaimed(t *testing.T) {
 	r := Summarise(Machine{}, []Runs{{Work: work(side.AtLeastOnce), Sides: map[string][]measure.Result{
 		Java: results(100), Bare: results(1000),
-	}}})
+	}}}, Trials{})
 	for _, f := range r.Figures {
 		if f.Millrace != nil || f.Met != nil {
 			t.Errorf("%s: %v, %v", f.Name, f.Millrace, f.Met)
@@ -120,7 +120,7 @@ func TestWithoutMillraceNothingIsClaimed(t *testing.T) {
 func TestJSONKeys(t *testing.T) {
 	r := Summarise(Machine{}, []Runs{{Work: work(side.AtLeastOnce), Sides: map[string][]measure.Result{
 		Millrace: results(10), Java: results(100),
-	}}})
+	}}}, Trials{})
 	var text bytes.Buffer
 	if err := r.WriteJSON(&text); err != nil {
 		t.Fatal(err)
@@ -154,5 +154,31 @@ func TestJSONKeys(t *testing.T) {
 	}
 	if err := r.WriteText(&text); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestTrials(t *testing.T) {
+	trials := Trials{
+		Keys: 10, Guarantee: side.ExactlyOnce,
+		Restarts: map[string][]float64{Millrace: {1, 9, 1.5}, Java: {4}},
+		Restores: map[string][]float64{Millrace: {400_000}},
+		Costs:    map[string][]float64{Java: {0.5}},
+	}
+	figures := Summarise(Machine{}, nil, trials).Figures
+	if len(figures) != 3 {
+		t.Fatalf("%d figures, want 3", len(figures))
+	}
+	restart, restore, cost := figures[0], figures[1], figures[2]
+	if *restart.Millrace != 1.5 || *restart.Java != 4 || *restart.Target != 2 || !*restart.Met || len(restart.Runs) != 3 {
+		t.Errorf("restart: %+v", restart)
+	}
+	if *restore.Millrace != 400_000 || restore.Java != nil || *restore.Met {
+		t.Errorf("restore: %+v", restore)
+	}
+	if cost.Millrace != nil || cost.Met != nil || *cost.Java != 0.5 {
+		t.Errorf("cost: %+v", cost)
+	}
+	if figures := Summarise(Machine{}, nil, Trials{}).Figures; len(figures) != 0 {
+		t.Errorf("figures of nothing: %v", figures)
 	}
 }

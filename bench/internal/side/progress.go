@@ -16,7 +16,8 @@ const reportEvery = 50 * time.Millisecond
 // Progress counts input records. It is spread over cache lines, so that workers that count at the same time do not wait
 // for each other: a counter must not be what is measured.
 type Progress struct {
-	lanes [16]lane
+	lanes    [16]lane
+	restored atomic.Pointer[Restored]
 }
 
 type lane struct {
@@ -37,6 +38,30 @@ func (p *Progress) Total() int64 {
 	return sum
 }
 
+// Restored is what a side had restored when the last of its restores ended that has ended so far.
+type Restored struct {
+	Stores  int64
+	Records int64
+	Took    time.Duration // from the beginning of the first restore
+}
+
+// Restored tells of restores that have ended, all of them together.
+func (p *Progress) Restored(r Restored) { p.restored.Store(&r) }
+
+// String is the line's text, without its end.
+func (r Restored) String() string {
+	return fmt.Sprintf("restored %d %d %d", r.Stores, r.Records, r.Took.Nanoseconds())
+}
+
+// ParseRestored reads a line; ok is false for any other line that a side prints.
+func ParseRestored(line string) (r Restored, ok bool) {
+	n, ok := numbers(line, "restored", 3)
+	if !ok {
+		return r, false
+	}
+	return Restored{Stores: n[0], Records: n[1], Took: time.Duration(n[2])}, true
+}
+
 // Reading is one line of progress: how many records the side had taken up at a moment of its own monotonic clock.
 type Reading struct {
 	Records int64
@@ -48,13 +73,28 @@ func (r Reading) String() string { return fmt.Sprintf("progress %d %d", r.Record
 
 // ParseReading reads a line; ok is false for any other line that a side prints.
 func ParseReading(line string) (r Reading, ok bool) {
-	fields := strings.Fields(line)
-	if len(fields) != 3 || fields[0] != "progress" {
+	n, ok := numbers(line, "progress", 2)
+	if !ok {
 		return r, false
 	}
-	records, err1 := strconv.ParseInt(fields[1], 10, 64)
-	at, err2 := strconv.ParseInt(fields[2], 10, 64)
-	return Reading{records, at}, err1 == nil && err2 == nil
+	return Reading{Records: n[0], AtNanos: n[1]}, true
+}
+
+// numbers reads a line of a word and so many numbers.
+func numbers(line, word string, count int) ([]int64, bool) {
+	fields := strings.Fields(line)
+	if len(fields) != 1+count || fields[0] != word {
+		return nil, false
+	}
+	var out []int64
+	for _, f := range fields[1:] {
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return nil, false
+		}
+		out = append(out, n)
+	}
+	return out, true
 }
 
 // Main runs a Go side as the process of its own: it prints the progress to out until the side ends, and ends the side
@@ -76,11 +116,18 @@ func Main(ctx context.Context, s Side, args []string, in io.Reader, out io.Write
 	start := time.Now()
 	tick := time.NewTicker(reportEvery)
 	defer tick.Stop()
+	var told *Restored
 	for {
 		select {
 		case err := <-done:
 			return err
 		case <-tick.C:
+			if r := p.restored.Load(); r != told {
+				if _, err := fmt.Fprintln(out, r); err != nil {
+					return fmt.Errorf("bench: progress: %w", err)
+				}
+				told = r
+			}
 			r := Reading{Records: p.Total(), AtNanos: time.Since(start).Nanoseconds()}
 			if _, err := fmt.Fprintln(out, r); err != nil {
 				return fmt.Errorf("bench: progress: %w", err)

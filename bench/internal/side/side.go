@@ -76,7 +76,9 @@ type Config struct {
 	CommitInterval time.Duration // whole milliseconds
 	CacheBytes     int64         // the deduplicating cache of the whole application; 0 is off
 	Threads        int           // for sides that have a number of threads
-	StateDir       string        // empty, exists
+	StateDir       string        // exists; empty unless a side is started again
+	// InstanceID makes the side a static member of its group; empty where it is not to be one. millrace is one by default.
+	InstanceID string
 }
 
 // Args is the configuration as the arguments of a side's process: words of the form key=value.
@@ -93,6 +95,7 @@ func (c Config) Args() []string {
 		"cache-bytes=" + strconv.FormatInt(c.CacheBytes, 10),
 		"threads=" + strconv.Itoa(c.Threads),
 		"state-dir=" + c.StateDir,
+		"instance=" + c.InstanceID,
 	}
 }
 
@@ -130,6 +133,8 @@ func ParseArgs(args []string) (Config, error) {
 			c.Threads, err = strconv.Atoi(value)
 		case "state-dir":
 			c.StateDir = value
+		case "instance":
+			c.InstanceID = value
 		default:
 			err = fmt.Errorf("unknown key")
 		}

@@ -15,7 +15,7 @@ func TestArgsRoundTrip(t *testing.T) {
 	want := Config{
 		Scenario: TumblingCount, Guarantee: ExactlyOnce, Brokers: []string{"127.0.0.1:1", "127.0.0.1:2"}, AppID: "app",
 		Input: "in", Table: "table", Output: "out", CommitInterval: 100 * time.Millisecond, CacheBytes: 1 << 20,
-		Threads: 2, StateDir: "/tmp/a=b",
+		Threads: 2, StateDir: "/tmp/a=b", InstanceID: "one",
 	}
 	got, err := ParseArgs(want.Args())
 	if err != nil {
@@ -40,6 +40,16 @@ func TestReadings(t *testing.T) {
 		if _, ok := ParseReading(other); ok {
 			t.Errorf("%q is taken for a reading", other)
 		}
+	}
+}
+
+func TestRestoredLines(t *testing.T) {
+	want := Restored{Stores: 4, Records: 12, Took: 34 * time.Millisecond}
+	if got, ok := ParseRestored(want.String()); !ok || got != want {
+		t.Errorf("got %v, %v", got, ok)
+	}
+	if got, ok := ParseRestored(Reading{Records: 1, AtNanos: 2}.String()); ok {
+		t.Errorf("a progress line is taken for %v", got)
 	}
 }
 
