@@ -1,15 +1,33 @@
 package integration_test
 
 import (
+	"testing"
 	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/serde"
 	"github.com/millrace-io/millrace/window"
+
+	"github.com/millrace-io/millrace/test/child"
 )
 
+// shortSession is the session timeout, in milliseconds, of a process that is to be killed: others wait for as long.
+const shortSession = "3000"
+
+// childSpec is what a child process runs.
+type childSpec = child.Spec[childTopics]
+
+// childTopics are the topics of a child's topology.
+type childTopics struct{ In, Out, Late string }
+
+// startChild starts a process of an application.
+func startChild(t *testing.T, name string, spec childSpec) *child.Process {
+	t.Helper()
+	return child.Start(t, name, spec)
+}
+
 // childTopologies are what a child process can run. Tests run them in their own process too.
-var childTopologies = map[string]func(*millrace.Builder, childTopics){
+var childTopologies = child.Topologies[childTopics]{
 	"copy":   copyTopology,
 	"count":  countTopology,
 	"window": windowTopology,

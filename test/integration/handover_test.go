@@ -181,7 +181,7 @@ func TestC098_KilledInsteadOfStopped(t *testing.T) {
 		}})
 		kafkatest.Load(t, b, topics.In, numbered("old", 100)...)
 		readN(t, b, topics.Out, 100)
-		first.kill()
+		first.Kill()
 		second := startKind(t, b, app, "copy", topics)
 		kafkatest.Load(t, b, topics.In, numbered("new", 100)...)
 		awaitCommitted(t, b, app, topics.In, 200)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace-io/millrace/test/child"
 	kafkatest "github.com/millrace-io/millrace/test/kafka"
 )
 
@@ -68,7 +69,7 @@ func killAndCount(t *testing.T, settings map[string]string, check func(*processe
 			Out: kafkatest.CreateTopic(t, b, "kills-out", processPartitions),
 		}
 		dirs := t.TempDir()
-		start := func(i int) *child {
+		start := func(i int) *child.Process {
 			all := map[string]string{
 				"application.id": p.app, "bootstrap.servers": strings.Join(b.Bootstrap(), ","),
 				"state.dir":          filepath.Join(dirs, strconv.Itoa(i)),
@@ -84,7 +85,7 @@ func killAndCount(t *testing.T, settings map[string]string, check func(*processe
 			loaded := p.loading(perRound)
 			p.awaitProcessed(round*perRound + perRound/4)
 			victim := victims.IntN(len(p.children))
-			p.children[victim].kill()
+			p.children[victim].Kill()
 			if err := <-loaded; err != nil {
 				t.Fatal(err)
 			}

@@ -3,15 +3,12 @@
 package integration_test
 
 import (
-	"os"
 	"testing"
 
 	kafkatest "github.com/millrace-io/millrace/test/kafka"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
-		os.Exit(childMain())
-	}
+	childTopologies.Main()
 	kafkatest.Main(m)
 }

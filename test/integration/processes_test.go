@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace-io/millrace/serde"
 
+	"github.com/millrace-io/millrace/test/child"
 	kafkatest "github.com/millrace-io/millrace/test/kafka"
 )
 
@@ -37,7 +38,7 @@ func TestThreeProcesses_oneIsKilled(t *testing.T) {
 		var killed time.Time
 		var before map[int32]int64
 		p.inTheMiddle(func() {
-			p.children[1].kill()
+			p.children[1].Kill()
 			killed, before = time.Now(), p.committed()
 		})
 		p.load(p.total / 2)
@@ -45,7 +46,7 @@ func TestThreeProcesses_oneIsKilled(t *testing.T) {
 		// The half that is loaded now has records for every partition, so each of them moves on when it has an owner.
 		const limit = processSession + 10*time.Second
 		p.await("the others own all tasks", func() bool {
-			return p.children[0].status().Ready+p.children[2].status().Ready == processPartitions
+			return p.children[0].Status().Ready+p.children[2].Status().Ready == processPartitions
 		})
 		owned := time.Since(killed)
 		p.await("every partition moves on", func() bool {
@@ -72,7 +73,7 @@ func TestThreeProcesses_oneIsKilled(t *testing.T) {
 func TestThreeProcesses_oneStops(t *testing.T) {
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
 		p := startThree(t, b, processRecords())
-		p.inTheMiddle(func() { p.children[1].stop() })
+		p.inTheMiddle(func() { p.children[1].Stop() })
 		p.load(p.total / 2)
 		p.awaitProcessed(p.total)
 		p.checkCounts(func(n, want int64) bool { return n == want }, "exactly")
@@ -87,8 +88,8 @@ func TestThreeProcesses_aFourthJoinsAndOneLeaves(t *testing.T) {
 		p := startThree(t, b, processRecords()/5)
 		p.inTheMiddle(p.addChild)
 		p.load(p.total / 4)
-		p.await("the fourth has its share", func() bool { return p.children[3].status().Ready == processPartitions/4 })
-		p.children[0].stop()
+		p.await("the fourth has its share", func() bool { return p.children[3].Status().Ready == processPartitions/4 })
+		p.children[0].Stop()
 		p.load(p.total / 4)
 		p.awaitProcessed(p.total)
 		p.checkCounts(func(n, want int64) bool { return n == want }, "exactly")
@@ -104,7 +105,7 @@ type processes struct {
 	topics   childTopics
 	total    int
 	loaded   int
-	children []*child
+	children []*child.Process
 }
 
 // startThree starts three processes and waits until each has its share of the tasks.
@@ -120,7 +121,7 @@ func startThree(t *testing.T, b kafkatest.Broker, total int) *processes {
 	}
 	p.await("each process has its share", func() bool {
 		for _, c := range p.children {
-			if c.status().Ready != processPartitions/3 {
+			if c.Status().Ready != processPartitions/3 {
 				return false
 			}
 		}
@@ -171,8 +172,8 @@ func (p *processes) inTheMiddle(do func()) {
 	loaded := p.loading(p.total / 2)
 	p.awaitProcessed(p.total / 5)
 	for _, c := range p.children {
-		if s := c.status(); s.Tasks != processPartitions/3 || s.Processed == 0 {
-			p.t.Fatalf("half-way %s is %+v, want a third of the tasks and some records processed", c.name, s)
+		if s := c.Status(); s.Tasks != processPartitions/3 || s.Processed == 0 {
+			p.t.Fatalf("half-way %s is %+v, want a third of the tasks and some records processed", c.Name(), s)
 		}
 	}
 	do()
@@ -240,7 +241,7 @@ func (p *processes) checkCounts(right func(n, want int64) bool, how string) {
 func (p *processes) stopAll(children ...int) {
 	p.t.Helper()
 	for _, i := range children {
-		p.children[i].stop()
+		p.children[i].Stop()
 	}
 }
 

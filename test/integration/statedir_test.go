@@ -23,16 +23,16 @@ func TestStateDir_inUse(t *testing.T) {
 		topics := childTopics{In: kafkatest.CreateTopic(t, b, "in", 1), Out: kafkatest.CreateTopic(t, b, "out", 1)}
 		settings := map[string]string{"application.id": app, "bootstrap.servers": strings.Join(b.Bootstrap(), ","), "state.dir": dir}
 		other := startChild(t, "other", childSpec{Topology: "count", Topics: topics, Settings: settings})
-		await(t, "the other process has the directory", patience, func() bool { return other.status().Ready == 1 })
+		await(t, "the other process has the directory", patience, func() bool { return other.Status().Ready == 1 })
 		err := startKind(t, b, app, "count", topics, millrace.StateDir(dir)).fails()
 		if !errors.Is(err, millrace.ErrStateDirInUse) {
 			t.Errorf("the error is %v", err)
 		}
-		says(t, err, filepath.Join(dir, app), fmt.Sprint(other.cmd.Process.Pid), "give each instance a directory of its own")
-		if s := other.status(); s.Ready != 1 {
+		says(t, err, filepath.Join(dir, app), fmt.Sprint(other.ID()), "give each instance a directory of its own")
+		if s := other.Status(); s.Ready != 1 {
 			t.Errorf("the other process is disturbed: %+v", s)
 		}
-		other.kill() // the lock ends with its holder, however it ends
+		other.Kill() // the lock ends with its holder, however it ends
 		r := startKind(t, b, app, "count", topics, millrace.StateDir(dir))
 		r.untilRunning()
 		r.stop()

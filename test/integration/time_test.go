@@ -118,7 +118,7 @@ func TestC013_KilledBeforeACommit(t *testing.T) {
 					"session.timeout.ms": shortSession,
 				})})
 				readN(t, b, topics.Out, 2)
-				c.kill()
+				c.Kill()
 				if o := kafkatest.GroupOffsets(t, b, app); len(o) != 0 {
 					t.Fatalf("committed before the time: %v", o)
 				}
@@ -170,7 +170,7 @@ func c013Killed(b kafkatest.Broker) func(*testing.T, string, string, childTopics
 		})
 		c := startChild(t, "killed", childSpec{Topology: "window", Topics: topics, Settings: settings})
 		awaitCommitted(t, b, app, topics.In, 2)
-		c.kill()
+		c.Kill()
 	}
 }
 

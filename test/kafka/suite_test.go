@@ -15,8 +15,6 @@ import (
 	kafkatest "github.com/millrace-io/millrace/test/kafka"
 )
 
-func TestMain(m *testing.M) { kafkatest.Main(m) }
-
 // row is a record as the tests compare it.
 type row struct {
 	Partition   int32
