@@ -8,14 +8,19 @@ import (
 	"github.com/millrace-io/millrace/test/child"
 
 	kafkatest "github.com/millrace-io/millrace/test/kafka"
+	"github.com/millrace-io/millrace/test/twin"
 )
 
 // topics are what a topology of a child process reads and writes.
-type topics struct{ In, First, Second string }
+type topics struct {
+	In, First, Second string
+	Twin              twin.Topics
+}
 
 // topologies are what a child process can run.
 var topologies = child.Topologies[topics]{
 	"ledger": ledgerTopology,
+	"twin":   func(b *millrace.Builder, t topics) { twin.Build(b, t.Twin) },
 }
 
 func TestMain(m *testing.M) {

@@ -240,7 +240,7 @@ func (d *driver) kill() {
 	d.t.Helper()
 	order := d.random.Perm(len(d.instances))
 	course := d.random.IntN(4)
-	i := d.killInside(order)
+	i := d.killOneInside(order)
 	dead := d.instances[i]
 	dir := dead.dir
 	switch course {
@@ -256,9 +256,8 @@ func (d *driver) kill() {
 	d.instances[i] = d.start(dir)
 }
 
-// killInside kills the first instance, in the given order, that is found inside an open transaction: it is halted, and killed if
-// the transaction is open still.
-func (d *driver) killInside(order []int) int {
+// killOneInside kills the first instance, in the given order, that is found inside an open transaction.
+func (d *driver) killOneInside(order []int) int {
 	d.t.Helper()
 	for {
 		open, _ := kafkatest.OpenTransactions(d.ctx, d.cluster.Admin(), d.app) // a broker may be away
@@ -269,18 +268,18 @@ func (d *driver) killInside(order []int) int {
 			if id == "" {
 				continue
 			}
-			d.must(at.Pause())
-			if !d.isOpen(id) {
-				d.must(at.Resume())
-				continue
-			}
 			at.ending.Store(true)
-			at.Kill()
-			if d.isOpen(id) {
+			how, err := killInside(d.ctx, d.cluster.Admin(), at.Process, id)
+			d.must(err)
+			switch how {
+			case aborted:
 				return i
+			case missed:
+				d.say("%s is killed, and what it has sent last has ended its transaction: not counted", at.Name())
+				d.instances[i] = d.start(at.dir)
+			case spared:
+				at.ending.Store(false)
 			}
-			d.say("%s is killed, and what it has sent last has ended its transaction: not counted", at.Name())
-			d.instances[i] = d.start(at.dir)
 		}
 		d.pause(time.Millisecond)
 	}
@@ -294,12 +293,6 @@ func (d *driver) pause(moment time.Duration) {
 	case <-d.ctx.Done():
 		d.t.Fatal(context.Cause(d.ctx))
 	}
-}
-
-// isOpen tells whether a transaction has begun and nobody has asked for its end.
-func (d *driver) isOpen(id string) bool {
-	described, err := d.cluster.Admin().DescribeTransactions(d.ctx, id)
-	return err == nil && described[id].Err == nil && described[id].State == "Ongoing"
 }
 
 // transactionOf is the id of an instance's transaction if it is among the open ones. What names it is in its directory.
