@@ -23,6 +23,9 @@ import (
 // over the members, since they tend to be equally heavy. A task owned by two members is taken to be owned by the first
 // one in the order of process and member id; the caller settles such claims by generation where it can.
 //
+// A member gets no task that it refuses. Where that leaves no room within the balance, another one gets more than its share;
+// a task that all refuse is left out.
+//
 // It takes O(tasks x members) steps.
 //
 // In Kafka Streams: StickyTaskAssignor and HighAvailabilityTaskAssignor, which count threads instead of members.
@@ -51,6 +54,7 @@ type assigner struct {
 	owned   [][]int              // member -> tasks, sorted
 	owner   []int                // task -> member, -1 nobody
 	stored  [][]int              // task -> members that have its state, sorted
+	refused []map[int]bool       // member -> tasks that it refuses; nil for most
 	result  [][]int              // member -> tasks
 	spread  []map[int]int
 }
@@ -78,10 +82,19 @@ func newAssigner(members []broker.GroupMember, tasks []broker.GroupTask) *assign
 	}
 	n := len(a.members)
 	a.owned, a.result, a.spread = make([][]int, n), make([][]int, n), make([]map[int]int, n)
+	a.refused = make([]map[int]bool, n)
 	for m, mem := range a.members {
 		a.spread[m] = make(map[int]int)
+		for _, id := range mem.Refused {
+			if t, ok := index[id]; ok {
+				if a.refused[m] == nil {
+					a.refused[m] = make(map[int]bool)
+				}
+				a.refused[m][t] = true
+			}
+		}
 		for _, id := range mem.Owned {
-			if t, ok := index[id]; ok && a.owner[t] < 0 {
+			if t, ok := index[id]; ok && a.owner[t] < 0 && !a.refused[m][t] {
 				a.owner[t] = m
 				a.owned[m] = append(a.owned[m], t)
 			}
@@ -90,7 +103,7 @@ func newAssigner(members []broker.GroupMember, tasks []broker.GroupTask) *assign
 	}
 	for m, mem := range a.members {
 		for _, id := range mem.Stored {
-			if t, ok := index[id]; ok && !slices.Contains(a.stored[t], m) {
+			if t, ok := index[id]; ok && !a.refused[m][t] && !slices.Contains(a.stored[t], m) {
 				a.stored[t] = append(a.stored[t], m)
 			}
 		}
@@ -171,6 +184,7 @@ func (a *assigner) statelessQuotas() []int {
 		if i < total%n {
 			quotas[m]++
 		}
+		quotas[m] = max(0, quotas[m]) // it may have more stateful ones, because others refuse them
 	}
 	return quotas
 }
@@ -204,8 +218,25 @@ func (a *assigner) settle(quotas []int, stateful bool) {
 		all[m] = m
 	}
 	for _, t := range rest {
-		a.give(t, a.pick(t, all, left), left)
+		m := a.pick(t, all, left)
+		if m < 0 {
+			m = a.anyone(t)
+		}
+		if m >= 0 {
+			a.give(t, m, left)
+		}
 	}
+}
+
+// anyone finds the member with fewest tasks that does not refuse one, whatever its share is; -1 if all do.
+func (a *assigner) anyone(t int) int {
+	best := -1
+	for m := range a.members {
+		if !a.refused[m][t] && (best < 0 || len(a.result[m]) < len(a.result[best])) {
+			best = m
+		}
+	}
+	return best
 }
 
 // surplus splits what a member owns of one kind: it returns what it keeps and adds the rest to free. It gives up tasks
@@ -251,7 +282,7 @@ func (a *assigner) pick(t int, among []int, left []int) int {
 	best := -1
 	sub := a.tasks[t].ID.Subtopology
 	for _, m := range among {
-		if left[m] <= 0 {
+		if left[m] <= 0 || a.refused[m][t] {
 			continue
 		}
 		if best < 0 || cmp.Or(cmp.Compare(a.spread[m][sub], a.spread[best][sub]), cmp.Compare(left[best], left[m])) < 0 {

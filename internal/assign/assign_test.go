@@ -342,3 +342,59 @@ func BenchmarkAssign(b *testing.B) {
 		Assign(ms, tasks)
 	}
 }
+
+// Nobody gets what it refuses; what one member at least takes is given out once; and nothing else moves for it.
+func TestRound_refusedTasks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tasks := genTasks(t)
+		ms := memberNames(rapid.IntRange(1, 5).Draw(t, "members"))
+		for i := range ms {
+			ms[i].Generation = 4
+			for _, task := range tasks {
+				switch rapid.IntRange(0, 5).Draw(t, "says") {
+				case 0:
+					ms[i].Refused = append(ms[i].Refused, task.ID)
+				case 1:
+					ms[i].Owned = append(ms[i].Owned, task.ID)
+				case 2:
+					ms[i].Stored = append(ms[i].Stored, task.ID)
+				}
+			}
+		}
+		// Rounds until nothing moves, as members give up what they must.
+		for n := 0; ; n++ {
+			if n == 4 {
+				t.Fatal("it does not settle")
+			}
+			got := Round(ms, tasks)
+			moving := false
+			for i := range ms {
+				a := got[ms[i].ID]
+				for _, id := range a.Tasks {
+					if slices.Contains(ms[i].Refused, id) {
+						t.Fatalf("%s refuses %v and gets it", ms[i].ID, id)
+					}
+				}
+				moving = moving || len(a.GiveUp) > 0 || !slices.Equal(a.Tasks, ms[i].Owned)
+				ms[i].Owned, ms[i].Generation = a.Tasks, ms[i].Generation+1
+			}
+			if !moving {
+				break
+			}
+		}
+		for _, task := range tasks {
+			owners, takers := 0, 0
+			for _, m := range ms {
+				if slices.Contains(m.Owned, task.ID) {
+					owners++
+				}
+				if !slices.Contains(m.Refused, task.ID) {
+					takers++
+				}
+			}
+			if owners != min(1, takers) {
+				t.Fatalf("%v has %d owners, %d members take it", task.ID, owners, takers)
+			}
+		}
+	})
+}

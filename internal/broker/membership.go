@@ -15,6 +15,11 @@ type Membership interface {
 	Subscribe(t GroupTopology)
 	// Rejoin asks for a new assignment (the member's own data has changed).
 	Rejoin()
+	// Refuse says which tasks the member cannot run for now; it replaces what was said before. Those of them that the member
+	// has it gives up at once, without a Revoked: commit first. It asks for a new assignment if that changes anything: the
+	// leader gives the tasks to other members, or to nobody, until the member takes its word back. No Assigned event holds a
+	// refused task.
+	Refuse(tasks ...TaskID)
 	// Leave leaves the group and closes; stay leaves the member's place to be taken up again by the same instance id
 	// until the session times out.
 	Leave(ctx context.Context, stay bool) error
@@ -54,7 +59,8 @@ type Subtopology struct {
 
 // Assignor decides, on the member that leads the group, who runs which task: one round in which everybody takes part. It
 // must be pure: the same members and tasks in any order give the same result. All members have the leader's topology; each
-// of them has an entry in the result. A task must not be given to a member while another one present has it.
+// of them has an entry in the result. A task must not be given to a member while another one present has it, nor to one that
+// refuses it.
 type Assignor func(members []GroupMember, tasks []GroupTask) map[string]GroupAssignment
 
 // GroupMember is a member as the leader sees it.
@@ -64,6 +70,7 @@ type GroupMember struct {
 	Generation int32    // in which Owned was given, -1 if the member has nothing
 	Owned      []TaskID // what it runs now, by its own word
 	Stored     []TaskID // whose state it has on disk, by its own word
+	Refused    []TaskID // that it cannot run now, by its own word
 }
 
 // GroupTask is a task to be given out.

@@ -47,7 +47,8 @@ type Config struct {
 	// MaxPollInterval is how long one record or timer may take before its task is given up. Property:
 	// max.poll.interval.ms.
 	MaxPollInterval time.Duration
-	// TaskTimeout is how long a task is tried again after time-outs of the brokers before it fails; 0 fails at once.
+	// TaskTimeout is how long a task is tried again after time-outs of the brokers before it fails; 0 fails at once. It is
+	// also how long user code of a task that was given up (MaxPollInterval) may go on before the App stops.
 	// Property: task.timeout.ms.
 	TaskTimeout time.Duration
 

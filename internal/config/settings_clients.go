@@ -29,7 +29,7 @@ func consumerSettings() []Setting {
 			bind: app(millis(1), func(c *Config) *time.Duration { return &c.HeartbeatInterval })},
 		{Name: "max.poll.interval.ms", Scope: ScopeConsumer, Kind: Millis, Java: "300000", MainOnly: true,
 			Doc:  "How long processing may take.",
-			Note: "It is the deadline of one record or timer: its task alone is given up, the member stays.",
+			Note: "It is the deadline of one record or timer: its task alone is given up and goes to another instance, the member stays.",
 			bind: app(millis(1), func(c *Config) *time.Duration { return &c.MaxPollInterval })},
 		{Name: "max.poll.records", Scope: ScopeConsumer, Kind: Int, Java: "500", Status: Ignored, Doc: "Records of one poll.",
 			Note: "Input is bounded by bytes and by buffered.records.per.partition."},

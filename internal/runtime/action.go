@@ -67,6 +67,8 @@ type (
 	Subscribe struct{ Topology broker.GroupTopology }
 	// Rejoin asks the group for a new assignment.
 	Rejoin struct{}
+	// Refuse tells the group which tasks the instance cannot run for now.
+	Refuse struct{ Tasks []broker.TaskID }
 	// Call runs a function that returns at once: a group event's Done, a fetcher's Taken.
 	Call struct{ Func func() }
 	// Report tells of a change of state.
@@ -96,6 +98,7 @@ func (Purge) action()     {}
 func (Maintain) action()  {}
 func (Subscribe) action() {}
 func (Rejoin) action()    {}
+func (Refuse) action()    {}
 func (Call) action()      {}
 func (Report) action()    {}
 func (Leave) action()     {}

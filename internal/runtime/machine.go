@@ -111,6 +111,8 @@ type Machine struct {
 	staged       atomic.Int64 // bytes that wait for a transaction
 	revocations  []*revocation
 	drain        *drain
+	stuck        []*slot         // past the deadline of one record, and not closed
+	refused      []broker.TaskID // what the group was last told that the instance cannot run
 	purge        purge
 	fencedMs     int64 // when the instance id was last found taken, 0 never
 	maintainMs   int64
@@ -182,6 +184,7 @@ func (m *Machine) Step(nowMs int64, ev Event) {
 	} else {
 		m.tryCommit()
 	}
+	m.checkStuck()
 	m.checkRevocations()
 	m.checkDrain()
 	if m.flush {
@@ -370,6 +373,11 @@ func (m *Machine) NextWakeMs() (ms int64, ok bool) {
 	}
 	for _, r := range m.revocations {
 		at(r.deadlineMs)
+	}
+	for _, s := range m.stuck {
+		if !s.orphan {
+			at(s.releaseMs)
+		}
 	}
 	if m.drain != nil && m.nowMs < m.drain.deadlineMs {
 		at(m.drain.deadlineMs)

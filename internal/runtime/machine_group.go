@@ -63,8 +63,8 @@ func (m *Machine) take(e broker.MembershipEvent) {
 	var added []string
 	for _, id := range e.Tasks {
 		old := m.find(id)
-		if old != nil && old.closing != closeDirty && old.closing != closeClean {
-			continue
+		if old != nil && (old.closing != closeDirty && old.closing != closeClean || old.stuck && !old.orphan) {
+			continue // or it is about to be released
 		}
 		s, err := m.newSlot(id, e)
 		if err != nil {
@@ -181,7 +181,7 @@ func (m *Machine) resetOf(n *topology.Node) restore.Reset {
 
 // revoked asks the tasks for their last units, and bounds the time for it.
 func (m *Machine) revoked(e broker.MembershipEvent) {
-	r := &revocation{done: e.Done, deadlineMs: m.nowMs + min(m.set.CommitTimeoutMs, m.set.RebalanceTimeoutMs/3)}
+	r := &revocation{done: e.Done, deadlineMs: m.nowMs + m.handOverMs()}
 	var names []string
 	for _, id := range e.Tasks {
 		if s := m.find(id); s != nil {
@@ -201,13 +201,13 @@ func (m *Machine) checkRevocations() {
 	m.revocations = slices.DeleteFunc(m.revocations, func(r *revocation) bool {
 		if m.nowMs >= r.deadlineMs {
 			for _, s := range r.slots {
-				if s.phase != phaseClosed {
+				if s.phase != phaseClosed && !s.orphan {
 					m.log.Warn("a task could not be committed before its partitions had to be released: what it did since its last commit is done again by its next owner",
 						"task", s.name, "phase", s.phase.String())
 					m.giveUp(s)
 				}
 			}
-		} else if slices.ContainsFunc(r.slots, func(s *slot) bool { return s.phase != phaseClosed }) {
+		} else if slices.ContainsFunc(r.slots, func(s *slot) bool { return s.phase != phaseClosed && !s.orphan }) {
 			return false
 		}
 		m.do(Call{Func: r.done})
@@ -233,6 +233,7 @@ func (m *Machine) giveUp(s *slot) {
 	}
 	if s.life != nil && s.working != nil && s.life.set != nil {
 		s.life.set.Abandon()
+		s.toSeal = nil // a replay brings it back
 	}
 	m.linger(s)
 }
@@ -276,6 +277,9 @@ func (m *Machine) checkDrain() {
 		}
 	}
 	waits := func(s *slot) bool {
+		if s.orphan && s.working != nil {
+			return false
+		}
 		return s.phase != phaseClosed && (m.nowMs < m.drain.deadlineMs || s.working == nil && s.phase == phaseRestoring)
 	}
 	if slices.ContainsFunc(m.slots, waits) || slices.ContainsFunc(m.lingers, waits) {

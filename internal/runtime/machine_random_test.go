@@ -37,6 +37,7 @@ type world struct {
 	// as in Kafka Streams: they may reach the changelog behind those of the next owner.
 	zombies bool
 	eos     bool // exactly once
+	stuck   bool // turns that are held back are taken to be stuck in a record soon
 	crashes int  // instances that were killed so far
 }
 
@@ -44,7 +45,7 @@ const worldTasks = 2
 
 func newWorld(t *testing.T, seed uint64, eos bool) *world {
 	w := &world{
-		t: t, eos: eos, rng: rand.New(rand.NewPCG(seed, 7)), cluster: cluster(), clock: clock.NewFake(time.UnixMilli(1_000_000)),
+		t: t, eos: eos, stuck: seed%3 == 0, rng: rand.New(rand.NewPCG(seed, 7)), cluster: cluster(), clock: clock.NewFake(time.UnixMilli(1_000_000)),
 		owner: make(map[broker.TaskID]*brokertest.Membership),
 	}
 	w.group = w.cluster.Group("app")
@@ -64,6 +65,9 @@ func (w *world) start() *stepper {
 		opts = append(opts, transactional(fmt.Sprint("app-", len(w.instances))), func(cfg *Config, _ *stepper) {
 			cfg.Settings.TransactionTimeoutMs = 1 // transactions expire at any time here
 		})
+	}
+	if w.stuck {
+		opts = append(opts, func(cfg *Config, _ *stepper) { cfg.Settings.MaxPollIntervalMs = 400 })
 	}
 	s := newStepperAt(w.t, w.cluster, topo, w.clock, opts...)
 	s.auto = false
@@ -101,8 +105,19 @@ func (w *world) rebalance() {
 func (w *world) note(given map[*brokertest.Membership][]broker.TaskID) {
 	w.owner = make(map[broker.TaskID]*brokertest.Membership)
 	for m, tasks := range given {
-		for _, id := range tasks {
-			w.owner[id] = m
+		for _, id := range m.Owned() {
+			if slices.Contains(tasks, id) { // it is not if the member refuses it
+				w.owner[id] = m
+			}
+		}
+	}
+}
+
+// released takes from members what they have given up by themselves.
+func (w *world) released() {
+	for id, m := range w.owner {
+		if refused, _ := m.Refused(); slices.Contains(refused, id) {
+			delete(w.owner, id)
 		}
 	}
 }
@@ -216,6 +231,7 @@ func (w *world) run() {
 		default:
 			w.carry(w.instances[w.rng.IntN(len(w.instances))])
 		}
+		w.released()
 		w.finishRebalance()
 		w.check()
 		for _, s := range w.instances {
@@ -236,9 +252,13 @@ func (w *world) run() {
 	for w.rest(); slices.ContainsFunc(w.instances, func(s *stepper) bool { return s.member.Revoking() }); w.rest() {
 		w.tick(time.Second)
 	}
-	w.group.Assign(map[*brokertest.Membership][]broker.TaskID{w.instances[0].member: {t0}, w.instances[1].member: {t1}})
+	last := map[*brokertest.Membership][]broker.TaskID{w.instances[0].member: {t0}, w.instances[1].member: {t1}}
+	w.group.Assign(last)
 	for range 40 {
 		w.rest()
+		if len(w.instances[0].member.Owned())+len(w.instances[1].member.Owned()) < worldTasks {
+			w.group.Assign(last) // a member has taken back that it refused its task
+		}
 		w.tick(time.Second)
 	}
 	w.rest()

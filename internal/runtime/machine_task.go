@@ -323,6 +323,7 @@ func (m *Machine) closed(s *slot) {
 	if i := slices.Index(m.ready, s); i >= 0 {
 		m.ready = slices.Delete(m.ready, i, i+1)
 	}
+	m.unstick(s)
 	m.count(metrics.TasksClosed, 1)
 	if m.cfg.Task.Metrics != nil && m.find(s.id) == nil {
 		m.cfg.Task.Metrics.Task(processor.TaskID{Subtopology: s.id.Subtopology, Partition: s.id.Partition}).Close()

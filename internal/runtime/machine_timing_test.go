@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -41,51 +40,6 @@ func TestWorkers_heldUp(t *testing.T) {
 		s.auto = true
 		s.settle()
 	}
-}
-
-// A record past its deadline: the task is named, given up, and the instance stops after it has committed the others.
-func TestWorkers_stuckTask(t *testing.T) {
-	s := ran(t)
-	s.auto = false
-	s.cluster.Append(tp("in", 1), kv("d", "4"))
-	s.settle()
-	for range 299 {
-		s.advance(time.Second)
-		for i := len(s.works) - 1; i >= 0; i-- {
-			if s.works[i].life.name == "0_0" {
-				s.work(i)
-			}
-		}
-		s.settle()
-		for len(s.commits) > 0 {
-			s.commit(0)
-			s.settle()
-		}
-	}
-	if s.finished {
-		t.Fatal("it ended before the deadline")
-	}
-	s.advance(time.Second)
-	s.settle()
-	for range 20 {
-		for i := len(s.works) - 1; i >= 0; i-- {
-			if s.works[i].life.name == "0_0" {
-				s.work(i)
-			}
-		}
-		for len(s.commits) > 0 {
-			s.commit(0)
-		}
-		s.settle()
-	}
-	s.auto = true
-	s.works = nil // the stuck one never comes back
-	s.settle()
-	s.advance(20 * time.Second)
-	if !s.finished || s.err == nil || !strings.Contains(s.err.Error(), "task 0_1") || !strings.Contains(s.err.Error(), "max.poll.interval.ms") {
-		t.Errorf("finished %t, error %v", s.finished, s.err)
-	}
-	s.wantCommitted(1, -1)
 }
 
 // Records of repartition topics are deleted once they are committed, and only those.

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/millrace-io/millrace/internal/broker"
-	"github.com/millrace-io/millrace/internal/metrics"
+	"github.com/millrace-io/millrace/internal/state"
 )
 
 // heldUpMs is how long a worker may be inside one record before another one takes its place.
@@ -28,6 +28,9 @@ func (m *Machine) wantsWork(s *slot) bool {
 	case closeRetry, closeDirty:
 		return s.settled()
 	case closeClean:
+		if s.stuck { // it is only waited until what it has handed over is committed
+			return false
+		}
 		return len(s.failed) > 0 || !s.handed || m.committedAll(s)
 	}
 	if len(s.failed) > 0 || s.wantUnit || s.flushMs > 0 && m.nowMs >= s.flushMs {
@@ -104,6 +107,7 @@ func (m *Machine) work(s *slot) *Work {
 			}
 			s.more, s.waitMs, s.timerMs = false, 0, 0
 		}
+	case s.closing == closeClean && s.stuck && s.phase == phaseRunning: // only to seal
 	case s.closing == closeClean && s.phase == phaseRunning:
 		if !s.handed {
 			w.handOver = true
@@ -168,7 +172,7 @@ func (m *Machine) worked(d *Done) {
 		return
 	case d.Err != nil:
 		m.settleFailures(s, d.work.failed)
-		if s.closing == closeDirty || s.closing == closeRetry {
+		if s.closing == closeDirty || s.closing == closeRetry || s.stuck {
 			m.log.Debug("a task failed while it was closing", "task", s.name, "error", d.Err)
 			break
 		}
@@ -188,11 +192,6 @@ func (m *Machine) worked(d *Done) {
 
 // observe takes over what a turn has told.
 func (m *Machine) observe(s *slot, d *Done) {
-	if d.unit {
-		s.unacked++
-		s.unclaimed++
-		m.flush = !m.set.ExactlyOnce
-	}
 	// A turn that began before the end was asked for may have taken records behind its hand-over.
 	if d.handed && s.closing == closeClean && !d.work.process {
 		s.handed = true
@@ -234,7 +233,7 @@ func (s *slot) input(tp broker.TopicPartition) *input {
 
 // finished takes the end of a task's last turn.
 func (m *Machine) finished(s *slot, d *Done) {
-	if d.Err != nil {
+	if d.Err != nil && !(s.closing == closeDirty && errors.Is(d.Err, state.ErrClosed)) { // its stores were closed under it
 		m.log.Warn("closing a task reported an error", "task", s.name, "error", d.Err)
 	}
 	if d.work.finish == finishKeep && d.Err == nil {
@@ -280,13 +279,7 @@ func (m *Machine) watchWorkers() {
 			s.heldUp = true
 			m.busy--
 		}
-		if m.set.MaxPollIntervalMs > 0 && held >= m.set.MaxPollIntervalMs && !s.stuck {
-			s.stuck = true
-			m.count(metrics.TasksGivenUp, 1)
-			m.giveUp(s)
-			m.fail(fmt.Errorf("millrace: task %s has been in one record or timer for %d s (max.poll.interval.ms = %d): its user code does not return; the task is given up with what it did since its last commit, and the application stops",
-				s.name, held/1000, m.set.MaxPollIntervalMs))
-		}
+		m.watchStuck(s, held)
 	}
 }
 
@@ -304,9 +297,13 @@ func (m *Machine) lookAt(s *slot) {
 	if s.life == nil {
 		return
 	}
-	ready, failed, outstanding := s.life.box.look()
+	handed, ready, failed, outstanding := s.life.box.look()
 	s.looked = outstanding == 0
-	s.unacked -= len(ready)
+	if handed > 0 {
+		s.unclaimed += handed
+		m.flush = !m.set.ExactlyOnce
+	}
+	s.unacked += handed - len(ready)
 	if m.set.ExactlyOnce {
 		if s.claimed {
 			s.units = append(s.units, ready...)
@@ -320,6 +317,12 @@ func (m *Machine) lookAt(s *slot) {
 		return
 	}
 	s.units = append(s.units, ready...)
+	if s.stuck && len(failed) > 0 {
+		// Its worker, which would judge them, does not come. The units behind them must not be committed.
+		m.settleFailures(s, failed)
+		m.closeSlot(s, closeDirty, "a record of a task that is given up could not be written")
+		return
+	}
 	for i, f := range failed {
 		refused := broker.ProduceClassOf(f.err) == broker.ProduceRefused
 		alone := !errors.Is(f.err, broker.ErrRecordTooLarge) || s.life.box.alone()

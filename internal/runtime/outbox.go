@@ -20,6 +20,7 @@ type outbox struct {
 
 	mu   sync.Mutex
 	shut bool // nothing leaves any more
+	over bool // nothing more is taken; what was handed over before may still leave
 	// hold keeps records back until a transaction claims their segment.
 	hold   bool
 	staged int64         // bytes held back
@@ -31,6 +32,7 @@ type outbox struct {
 	flying      bool    // one of them is on its way, or waits for a verdict
 	segs        []*segment
 	outstanding int // records without an answer
+	handed      int // units that were handed over since the last look
 	free        []*slab
 	failed      []*sent
 	told        bool // wake was called and the machine has not looked yet
@@ -131,7 +133,7 @@ func (b *outbox) current() *segment {
 func (b *outbox) expect(seg *segment, n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.shut {
+	if b.shut || b.over {
 		return false
 	}
 	seg.pending += n
@@ -162,10 +164,19 @@ func (b *outbox) uncount(seg *segment, n int) {
 	}
 }
 
-// produce hands a counted record to the producer, or holds it back.
+// produce hands a counted record to the producer, or holds it back. What was counted before the end and comes here behind it
+// is dropped: sent now, it would be part of a transaction of others.
 func (b *outbox) produce(s *sent) {
 	b.mu.Lock()
-	if b.hold && !b.shut {
+	if b.shut || b.over {
+		tell := b.settled(s)
+		b.mu.Unlock()
+		if tell {
+			b.wake()
+		}
+		return
+	}
+	if b.hold {
 		s.seg.held = append(s.seg.held, s)
 		n := s.bytes()
 		b.staged += n
@@ -319,24 +330,47 @@ func (s *sent) done(offset int64, err error) {
 	}
 }
 
-// closeSegment ends the current segment with a unit.
+// closeSegment ends the current segment with a unit, which is refused if nothing is taken any more.
 func (b *outbox) closeSegment(u *task.Unit) {
 	b.mu.Lock()
 	seg := b.segs[len(b.segs)-1]
+	if b.shut || b.over {
+		b.mu.Unlock()
+		return
+	}
 	seg.closed, seg.unit = true, u
 	b.segs = append(b.segs, &segment{})
-	tell := b.tell(seg.pending == 0)
+	b.handed++
+	tell := b.tell(true) // the turn may go on for long
 	b.mu.Unlock()
 	if tell {
 		b.wake()
 	}
 }
 
-// look takes what has happened since the last look: units that may be committed, in order, and records that failed.
-func (b *outbox) look() (ready []readyUnit, failed []*sent, outstanding int) {
+// endIntake takes nothing more. What belongs to no unit yet is dropped unless it has left already; units that were handed
+// over before go their way.
+func (b *outbox) endIntake() {
+	b.mu.Lock()
+	b.over = true
+	if seg := b.segs[len(b.segs)-1]; b.hold && !seg.closed {
+		held := seg.held
+		b.unstage(seg)
+		for _, s := range held {
+			b.settled(s)
+		}
+	}
+	b.told = false // the machine looks by itself
+	b.mu.Unlock()
+}
+
+// look takes what has happened since the last look: how many units were handed over, units that may be committed, in order,
+// and records that failed.
+func (b *outbox) look() (handed int, ready []readyUnit, failed []*sent, outstanding int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.told = false
+	handed, b.handed = b.handed, 0
 	for len(b.segs) > 0 && b.segs[0].closed && b.segs[0].pending == 0 {
 		seg := b.segs[0]
 		if b.hold && !seg.claimed && !seg.dropped {
@@ -359,7 +393,7 @@ func (b *outbox) look() (ready []readyUnit, failed []*sent, outstanding int) {
 		ready = append(ready, u)
 	}
 	failed, b.failed = b.failed, nil
-	return ready, failed, b.outstanding
+	return handed, ready, failed, b.outstanding
 }
 
 // shutDown lets nothing more leave, and forgets failures: what is on its way is only waited for. What no transaction has
@@ -406,8 +440,9 @@ func (b *outbox) dropQueue() {
 	b.queue = nil
 }
 
-func (b *outbox) isShut() bool {
+// takes tells whether what the task does may still leave.
+func (b *outbox) takes() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.shut
+	return !b.shut && !b.over
 }

@@ -347,6 +347,8 @@ func (r *Runner) execute(a Action) {
 		r.member.Subscribe(a.Topology)
 	case Rejoin:
 		r.member.Rejoin()
+	case Refuse:
+		r.member.Refuse(a.Tasks...)
 	case Call:
 		a.Func()
 	case Report:

@@ -61,7 +61,11 @@ type slot struct {
 	queued  bool  // in Machine.ready
 	working *Work // on a worker
 	heldUp  bool  // that worker is not counted any more
-	stuck   bool  // past its deadline
+
+	stuck     bool  // past the deadline of one record; see machine_stuck.go
+	releaseMs int64 // until when what it has handed over is committed
+	orphan    bool  // released, while its worker may still be inside user code
+	hopeless  bool  // for too long
 
 	more     bool  // there is more to take
 	waitMs   int64 // the idling time ends then

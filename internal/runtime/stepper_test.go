@@ -167,6 +167,8 @@ func (s *stepper) execute(a Action) {
 		s.member.Subscribe(a.Topology)
 	case Rejoin:
 		s.member.Rejoin()
+	case Refuse:
+		s.member.Refuse(a.Tasks...)
 	case Call:
 		a.Func()
 	case Report:
@@ -345,6 +347,8 @@ func actionText(a Action) string {
 		return fmt.Sprintf("commit %d in transaction, generation %d, partitions %d", a.Round, a.Identity.Generation, len(a.Offsets))
 	case EndTransaction:
 		return fmt.Sprintf("end %d commit %t", a.Round, a.Commit)
+	case Refuse:
+		return fmt.Sprint("refuse ", a.Tasks)
 	case Report:
 		return "report " + a.State.String()
 	}

@@ -108,7 +108,6 @@ type Done struct {
 	more      bool // it stopped for its limit
 	idle      task.IdleReason
 	timerMs   int64 // next timer of the wall clock, 0 none
-	unit      bool  // something was handed over
 	handed    bool  // handing over succeeded, with or without a unit
 	commit    bool  // there is something to commit
 	request   bool  // a commit was asked for, by the user or for size
@@ -183,7 +182,7 @@ func (w *Work) run(d *Done) error {
 	for _, tp := range w.stale {
 		l.task.ForgetEnd(tp)
 	}
-	if w.process && !l.box.isShut() {
+	if w.process && l.box.takes() {
 		if err := w.processSlice(d); err != nil {
 			return err
 		}
@@ -283,8 +282,7 @@ func (w *Work) handOverUnit(d *Done) error {
 	if err := l.sendOutputs(w.shared, seg); err != nil {
 		return err
 	}
-	d.unit = true
-	l.box.closeSegment(u)
+	l.box.closeSegment(u) // what is refused is dropped when the task is closed
 	return nil
 }
 

@@ -79,7 +79,7 @@ func benchmarkWork(b *testing.B, topo *topology.Topology) {
 			}
 			w = &Work{life: l, shared: sh, process: true}
 		}
-		ready, _, _ := l.box.look()
+		_, ready, _, _ := l.box.look()
 		for _, u := range ready {
 			if err := l.task.Sealed(u.unit, u.positions); err != nil {
 				b.Fatal(err)

@@ -260,6 +260,8 @@ type Membership struct {
 	topology   broker.GroupTopology
 	subscribes int
 	rejoins    int
+	refused    []broker.TaskID
+	refusals   int // calls of Refuse that changed it
 	left       bool
 	stayed     bool
 	events     chan broker.MembershipEvent
@@ -306,6 +308,33 @@ func (m *Membership) Rejoins() int {
 	m.g.c.mu.Lock()
 	defer m.g.c.mu.Unlock()
 	return m.rejoins
+}
+
+// Refuse implements broker.Membership: the member has none of the tasks from then on, and Sync gives it none.
+func (m *Membership) Refuse(tasks ...broker.TaskID) {
+	m.g.c.mu.Lock()
+	defer m.g.c.mu.Unlock()
+	tasks = slices.Clone(tasks)
+	broker.SortTasks(tasks)
+	tasks = slices.Compact(tasks)
+	if m.left || slices.Equal(tasks, m.refused) {
+		return
+	}
+	m.refused = tasks
+	m.refusals++
+	m.owned = m.accepted(m.owned)
+}
+
+// accepted leaves out what the member refuses.
+func (m *Membership) accepted(tasks []broker.TaskID) []broker.TaskID {
+	return slices.DeleteFunc(slices.Clone(tasks), func(t broker.TaskID) bool { return slices.Contains(m.refused, t) })
+}
+
+// Refused lists what the member refuses, and how often it has changed its mind.
+func (m *Membership) Refused() (tasks []broker.TaskID, times int) {
+	m.g.c.mu.Lock()
+	defer m.g.c.mu.Unlock()
+	return slices.Clone(m.refused), m.refusals
 }
 
 // Leave implements broker.Membership.
@@ -387,7 +416,7 @@ func (m *Membership) revoke(tasks []broker.TaskID) {
 }
 
 func (m *Membership) assign(tasks []broker.TaskID) {
-	tasks = slices.Clone(tasks)
+	tasks = m.accepted(tasks)
 	broker.SortTasks(tasks)
 	var gone []broker.TaskID
 	for _, t := range m.owned {

@@ -70,6 +70,7 @@ type groupBalance struct {
 func (g *groupBalance) Balance(partitions map[string]int32) kgo.IntoSyncAssignment {
 	status := make(map[string]assignmentStatus, len(g.members))
 	var members []broker.GroupMember
+	refused := make(map[string][]broker.TaskID)
 	known := make(map[string]int) // topic -> how many of those members read it
 	for _, jm := range g.members {
 		meta := kmsg.NewConsumerMemberMetadata()
@@ -88,8 +89,11 @@ func (g *groupBalance) Balance(partitions map[string]int32) kgo.IntoSyncAssignme
 		}
 		status[jm.MemberID] = statusOK
 		members = append(members, broker.GroupMember{
-			ID: jm.MemberID, ProcessID: data.ProcessID.String(), Generation: data.Generation, Owned: data.Owned, Stored: data.Stored,
+			ID: jm.MemberID, ProcessID: data.ProcessID.String(), Generation: data.Generation, Owned: data.Owned, Stored: data.Stored, Refused: data.Refused,
 		})
+		if len(data.Refused) > 0 {
+			refused[jm.MemberID] = data.Refused
+		}
 		slices.Sort(meta.Topics)
 		for _, t := range slices.Compact(meta.Topics) {
 			known[t]++
@@ -107,7 +111,7 @@ func (g *groupBalance) Balance(partitions map[string]int32) kgo.IntoSyncAssignme
 	for _, t := range tasks {
 		inputs[t.ID] = t.Inputs
 	}
-	return &plan{g: g, status: status, round: g.assign(members, tasks), inputs: inputs}
+	return &plan{g: g, status: status, round: g.assign(members, tasks), inputs: inputs, refused: refused}
 }
 
 // tasks lists the tasks of the leader's topology over the partitions that topics have.
@@ -138,6 +142,8 @@ type plan struct {
 	status map[string]assignmentStatus
 	round  map[string]broker.GroupAssignment
 	inputs map[broker.TaskID][]broker.TopicPartition
+	// refused holds, by member id, what the members cannot run.
+	refused map[string][]broker.TaskID
 }
 
 // IntoSyncAssignment encodes each member's part, in the order of member ids.
@@ -146,7 +152,7 @@ func (p *plan) IntoSyncAssignment() []kmsg.SyncGroupRequestGroupAssignment {
 	for _, id := range slices.Sorted(maps.Keys(p.status)) {
 		data := assignmentData{
 			Status: p.status[id], Signature: p.g.topology.Signature, Leader: p.g.leader,
-			Tasks: p.round[id].Tasks, GiveUp: p.round[id].GiveUp,
+			Tasks: p.round[id].Tasks, GiveUp: p.round[id].GiveUp, Refused: p.refused[id],
 		}
 		if data.Status == statusMismatch {
 			data.LeaderTopics = topicsOf(p.g.topology)

@@ -28,6 +28,7 @@ type memberData struct {
 	Owned      []broker.TaskID
 	Stored     []broker.TaskID
 	Nonce      uint64
+	Refused    []broker.TaskID
 }
 
 // assignmentStatus is why a member got its tasks or got none.
@@ -49,12 +50,19 @@ type assignmentData struct {
 	// GiveUp are tasks that the member holds and others wait for. It joins again when it has given them up, and also if
 	// it does not hold them any more (a static member that was restarted in between).
 	GiveUp []broker.TaskID
+	// Refused are the tasks that the member refused when this was made. It joins again if it takes them now.
+	Refused []broker.TaskID
 }
 
+// Tags of the fields of an assignment.
 const (
 	tagLeaderTopics = 0
 	tagGiveUp       = 1
+	tagNotRun       = 2
 )
+
+// Tags of the fields of a member's data.
+const tagRefused = 0
 
 func (d memberData) encode() []byte {
 	b := binary.AppendUvarint(nil, metadataVersion)
@@ -64,7 +72,11 @@ func (d memberData) encode() []byte {
 	b = appendTasks(b, d.Owned)
 	b = appendTasks(b, d.Stored)
 	b = binary.AppendUvarint(b, d.Nonce)
-	return binary.AppendUvarint(b, 0) // no tagged fields yet
+	var fields [][]byte
+	if len(d.Refused) > 0 {
+		fields = append(fields, appendField(tagRefused, appendTasks(nil, d.Refused)))
+	}
+	return appendFields(b, fields)
 }
 
 func decodeMemberData(b []byte) (d memberData, err error) {
@@ -76,7 +88,11 @@ func decodeMemberData(b []byte) (d memberData, err error) {
 	d.Owned = r.tasks()
 	d.Stored = r.tasks()
 	d.Nonce = r.uvarint()
-	r.tagged(func(uint64, *metaReader) {})
+	r.tagged(func(tag uint64, f *metaReader) {
+		if tag == tagRefused {
+			d.Refused = f.tasks()
+		}
+	})
 	return d, r.done("group member")
 }
 
@@ -97,6 +113,13 @@ func (d assignmentData) encode() []byte {
 	if len(d.GiveUp) > 0 {
 		fields = append(fields, appendField(tagGiveUp, appendTasks(nil, d.GiveUp)))
 	}
+	if len(d.Refused) > 0 {
+		fields = append(fields, appendField(tagNotRun, appendTasks(nil, d.Refused)))
+	}
+	return appendFields(b, fields)
+}
+
+func appendFields(b []byte, fields [][]byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(fields)))
 	return append(b, bytes.Join(fields, nil)...)
 }
@@ -120,6 +143,8 @@ func decodeAssignmentData(b []byte) (d assignmentData, err error) {
 			}
 		case tagGiveUp:
 			d.GiveUp = f.tasks()
+		case tagNotRun:
+			d.Refused = f.tasks()
 		}
 	})
 	return d, r.done("group assignment")

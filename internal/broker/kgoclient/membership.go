@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -80,8 +81,9 @@ type Membership struct {
 	ownedGen int32           // generation of the assignment
 	next     nextAssignment  // answered and not told yet
 	nonce    uint64
-	mismatch string // the mismatch that was reported last
-	reported string // the error of the group that was reported since the last assignment
+	refused  []broker.TaskID // sorted
+	mismatch string          // the mismatch that was reported last
+	reported string          // the error of the group that was reported since the last assignment
 	leaving  bool
 }
 
@@ -197,6 +199,28 @@ func (m *Membership) Rejoin() {
 	m.c.ForceRebalance()
 }
 
+// Refuse implements broker.Membership.
+func (m *Membership) Refuse(tasks ...broker.TaskID) {
+	tasks = slices.Clone(tasks)
+	broker.SortTasks(tasks)
+	tasks = slices.Compact(tasks)
+	m.mu.Lock()
+	if m.leaving || slices.Equal(tasks, m.refused) {
+		m.mu.Unlock()
+		return
+	}
+	m.refused = tasks
+	m.owned = without(m.owned, tasks)
+	m.nonce++
+	m.mu.Unlock()
+	m.c.ForceRebalance()
+}
+
+// without gives tasks that are not among others. It does not change what it is given.
+func without(tasks, others []broker.TaskID) []broker.TaskID {
+	return slices.DeleteFunc(slices.Clone(tasks), func(t broker.TaskID) bool { return slices.Contains(others, t) })
+}
+
 // Leave implements broker.Membership. It sends no Revoked: give up and commit what is owned before. A member that is not
 // static leaves even if it should stay, since nobody could take its place up again. It returns when the context ends at
 // the latest, at any moment of a rebalance; the group then waits for the session timeout.
@@ -301,7 +325,7 @@ func (m *Membership) joining() (broker.GroupTopology, memberData) {
 	}
 	d := memberData{
 		ProcessID: m.cfg.ProcessID, Signature: m.topology.Signature, Generation: m.ownedGen, Owned: m.owned, Stored: stored,
-		Nonce: m.nonce,
+		Nonce: m.nonce, Refused: m.refused,
 	}
 	return m.topology, d
 }
@@ -351,7 +375,8 @@ func (m *Membership) synced(assignment []byte) error {
 		m.mismatch = ""
 		m.next.tasks = data.Tasks
 		m.next.inputs = inputsOf(m.topology, data.Tasks, &a)
-		m.next.again = len(data.GiveUp) > 0
+		// A static member that was restarted has refused nothing, and is given what it had before.
+		m.next.again = len(data.GiveUp) > 0 || len(without(data.Refused, m.refused)) > 0
 	}
 	return nil
 }
@@ -396,6 +421,12 @@ func (m *Membership) assigned() {
 	defer m.mu.Unlock()
 	if m.leaving {
 		return
+	}
+	if taken := without(next.tasks, m.refused); len(taken) < len(next.tasks) {
+		// Refused after the member had joined: the leader learns it in the next round.
+		next.tasks, next.again = taken, true
+		next.inputs = maps.Clone(next.inputs)
+		maps.DeleteFunc(next.inputs, func(t broker.TaskID, _ []broker.TopicPartition) bool { return !slices.Contains(taken, t) })
 	}
 	m.owned, m.ownedGen, m.reported = next.tasks, id.Generation, ""
 	if next.err != nil {
