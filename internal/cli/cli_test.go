@@ -106,6 +106,7 @@ func TestUsageErrors(t *testing.T) {
 		"demo --partitions 100000":            "--partitions 100000",
 		"demo --grace -1s":                    "--grace -1s",
 		"demo --grace 6":                      `"6"`,
+		"demo --guarantee exactly_once":       "exactly_once_v2 or at_least_once",
 		"demo --topology svg":                 "one of text, dot, mermaid",
 		"demo --brokers localhost":            "--brokers localhost: HOST:PORT",
 		"demo --brokers localhost:9092,:9092": "--brokers :9092",

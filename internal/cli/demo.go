@@ -29,11 +29,18 @@ type demoFlags struct {
 	rate       float64
 	partitions int32
 	grace      time.Duration
+	guarantee  string
 	stateDir   string
 	brokers    []string
 	topology   string
 	data       string
 }
+
+// The names of guarantees are those of the property processing.guarantee.
+const (
+	exactlyOnce = "exactly_once_v2"
+	atLeastOnce = "at_least_once"
+)
 
 // maxPartitions keeps a slip of the finger from making topics that take minutes to create.
 const maxPartitions = 1000
@@ -56,12 +63,13 @@ planes and airlines the topology makes
   seats-by-carrier    flights and seats of each carrier
 
 On a terminal it shows how far it is and how the topics fill. With --once it needs no terminal, feeds as fast as it goes, and
-ends when everything is processed. On a Kafka of yours a run goes on where the one before stopped, if it gets the same
---state-dir or not; delete the topics to start afresh.`,
+ends when everything is processed. On a Kafka of yours a run goes on where the one before stopped or was killed, if it gets the
+same --state-dir or not, and no result is lost or there twice; delete the topics to start afresh.`,
 		Example: `  millrace demo
   millrace demo --once --out out --json summary.json
   millrace demo --once --out out --grace 2h --partitions 1
   millrace demo --brokers localhost:9092 --state-dir ./state
+  millrace demo --once --guarantee at_least_once
   millrace demo --once --data ./nycflights13         the whole year, from CSV files
   millrace demo --topology mermaid`,
 		Args: noArgs,
@@ -73,6 +81,7 @@ ends when everything is processed. On a Kafka of yours a run goes on where the o
 	flags.Float64Var(&f.rate, "rate", 2000, "flights fed a second; 0 is as fast as it goes (default with --once)")
 	flags.Int32Var(&f.partitions, "partitions", 4, "partitions of each topic")
 	flags.DurationVar(&f.grace, "grace", 6*time.Hour, "how late a flight may come and still be counted in its hour")
+	flags.StringVar(&f.guarantee, "guarantee", exactlyOnce, "`GUARANTEE` of the results after a failure: "+exactlyOnce+" or "+atLeastOnce)
 	flags.StringVar(&f.stateDir, "state-dir", "", "`DIR` for local state (default: a fresh one, removed at the end)")
 	flags.StringSliceVar(&f.brokers, "brokers", nil, "`HOST:PORT` of a Kafka, several separated by commas (default: a broker in this process)")
 	flags.StringVar(&f.topology, "topology", "", "print the topology as `FORMAT` text, dot or mermaid, and exit")
@@ -105,6 +114,8 @@ func (f *demoFlags) check(cmd *cobra.Command) error {
 		return usagef(cmd, "--partitions %d: a number from 1 to %d is needed", f.partitions, maxPartitions)
 	case f.grace < 0:
 		return usagef(cmd, "--grace %v: a span of 0 or more is needed, such as 6h", f.grace)
+	case f.guarantee != exactlyOnce && f.guarantee != atLeastOnce:
+		return usagef(cmd, "--guarantee %s: %s or %s is needed", f.guarantee, exactlyOnce, atLeastOnce)
 	case f.topology != "" && !slices.Contains(demo.DrawFormats(), f.topology):
 		return usagef(cmd, "--topology %s: one of %s is needed", f.topology, strings.Join(demo.DrawFormats(), ", "))
 	case cmd.Flags().Changed("brokers") && len(f.brokers) == 0:
@@ -135,14 +146,15 @@ func (f *demoFlags) run(cmd *cobra.Command, c Config) error {
 	logger := slog.New(slog.NewTextHandler(logTo, &slog.HandlerOptions{Level: slog.LevelWarn}))
 
 	o := demo.Options{
-		Partitions: f.partitions,
-		Grace:      f.grace,
-		Rate:       f.rate,
-		Brokers:    f.brokers,
-		StateDir:   f.stateDir,
-		OutDir:     f.out,
-		NewEngine:  c.Engine,
-		Logger:     logger,
+		Partitions:  f.partitions,
+		Grace:       f.grace,
+		Rate:        f.rate,
+		AtLeastOnce: f.guarantee == atLeastOnce,
+		Brokers:     f.brokers,
+		StateDir:    f.stateDir,
+		OutDir:      f.out,
+		NewEngine:   c.Engine,
+		Logger:      logger,
 	}
 	var err error
 	if f.data != "" {

@@ -31,8 +31,13 @@ func NewApp(cfg EngineConfig) (Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	guarantee := millrace.ExactlyOnceV2
+	if cfg.AtLeastOnce {
+		guarantee = millrace.AtLeastOnce
+	}
 	app, err := millrace.NewApp(topology,
 		millrace.ApplicationID(ApplicationID),
+		millrace.Guarantee(guarantee),
 		millrace.Brokers(cfg.Brokers...),
 		millrace.StateDir(cfg.StateDir),
 		millrace.CommitInterval(commitInterval),

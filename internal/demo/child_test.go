@@ -27,6 +27,8 @@ type childSpec struct {
 	Rate     float64 // of a run
 	StateDir string
 	Grace    time.Duration
+
+	AtLeastOnce bool
 }
 
 func TestMain(m *testing.M) {
@@ -54,7 +56,7 @@ func childMain(text string) error {
 	fmt.Println("started")
 	if spec.Run {
 		_, err := Run(ctx, Options{Data: d, Partitions: 4, Grace: spec.Grace, Rate: spec.Rate, Brokers: spec.Brokers,
-			StateDir: spec.StateDir, NewEngine: NewApp,
+			StateDir: spec.StateDir, AtLeastOnce: spec.AtLeastOnce, NewEngine: NewApp,
 			Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 		if errors.Is(err, ErrInterrupted) {
 			return nil

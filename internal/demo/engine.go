@@ -21,7 +21,9 @@ type EngineConfig struct {
 	Brokers  []string      // bootstrap addresses
 	StateDir string        // local state; exists
 	Grace    time.Duration // of departures-by-hour and planes-by-hour
-	Logger   *slog.Logger
+	// AtLeastOnce asks for less than exactly-once.
+	AtLeastOnce bool
+	Logger      *slog.Logger
 }
 
 // NewEngine makes an Engine. It may check its configuration but starts nothing.

@@ -26,6 +26,8 @@ type Options struct {
 	Grace      time.Duration // of the windows
 	Rate       float64       // flights fed a second; 0: as fast as it goes
 
+	AtLeastOnce bool // rather than exactly once
+
 	Brokers  []string // bootstrap addresses
 	StateDir string   // local state; empty: a fresh directory that is removed at the end
 	OutDir   string   // where the derived topics are written to; empty: nowhere
@@ -116,7 +118,9 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	if err := EnsureTopics(ctx, r.client, r.Partitions); err != nil {
 		return err
 	}
-	r.engine, err = r.NewEngine(EngineConfig{Brokers: r.Brokers, StateDir: r.StateDir, Grace: r.Grace, Logger: r.Logger})
+	r.engine, err = r.NewEngine(EngineConfig{
+		Brokers: r.Brokers, StateDir: r.StateDir, Grace: r.Grace, AtLeastOnce: r.AtLeastOnce, Logger: r.Logger,
+	})
 	if err != nil {
 		return err
 	}
