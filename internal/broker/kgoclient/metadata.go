@@ -12,7 +12,7 @@ import (
 // metadata remembers the ids of topics and the leaders of their partitions.
 type metadata struct {
 	c       *conn
-	loading sync.Mutex // one request at a time
+	loading chan struct{} // has room while no request is under way: whoever waits for its turn does so no longer than its context lasts
 	mu      sync.Mutex
 	version uint64
 	topics  map[string]topicMeta
@@ -31,7 +31,9 @@ type leader struct {
 	epoch int32 // -1 unknown
 }
 
-func newMetadata(c *conn) *metadata { return &metadata{c: c, topics: make(map[string]topicMeta)} }
+func newMetadata(c *conn) *metadata {
+	return &metadata{c: c, loading: make(chan struct{}, 1), topics: make(map[string]topicMeta)}
+}
 
 // topic returns what is known; the version is 0 if nothing is.
 func (m *metadata) topic(name string) topicMeta {
@@ -53,8 +55,12 @@ func (m *metadata) leaderOf(tp broker.TopicPartition) (l leader, t topicMeta, ok
 // load asks the cluster about topics, unless somebody else has since version seen, which all must share. It waits as long
 // as nobody answers and the context lasts.
 func (m *metadata) load(ctx context.Context, seen uint64, names ...string) error {
-	m.loading.Lock()
-	defer m.loading.Unlock()
+	select {
+	case m.loading <- struct{}{}:
+		defer func() { <-m.loading }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	if m.newer(seen, names) {
 		return nil
 	}

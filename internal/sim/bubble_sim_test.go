@@ -1,0 +1,302 @@
+//go:build synctests
+
+package sim_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+)
+
+// place is where an instance lives: what a restart finds is what the life before has left there.
+type place struct {
+	p    *process // nil while nothing runs there
+	disk bool
+	dir  string
+}
+
+// schedule is what a seed fixes: faults and when they come.
+type schedule struct {
+	b      *bubble
+	rng    *rand.Rand
+	places []*place
+	oracle *oracle
+}
+
+// seedCount is how many seeds are drawn: MILLRACE_SIM_SEEDS, a few if it is not set.
+func seedCount(t *testing.T, otherwise int) int {
+	t.Helper()
+	text := os.Getenv("MILLRACE_SIM_SEEDS")
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("MILLRACE_SIM_SEEDS=%q: want a number above 0", text)
+	}
+	return n
+}
+
+// Whole Apps go through faults that a seed chooses, under both guarantees. MILLRACE_SEED=N draws the faults of one seed again;
+// how goroutines take turns is not the seed's to say, so it may take several tries to see a failure again.
+func TestBubble(t *testing.T) {
+	first, n := 1, seedCount(t, 6)
+	if text := os.Getenv("MILLRACE_SEED"); text != "" {
+		var err error
+		if first, err = strconv.Atoi(text); err != nil || first < 1 {
+			t.Fatalf("MILLRACE_SEED=%q: want a number above 0", text)
+		}
+		n = 1
+	}
+	for seed := first; seed < first+n; seed++ {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
+			guarantee := millrace.ExactlyOnceV2
+			if seed%3 == 0 {
+				guarantee = millrace.AtLeastOnce
+			}
+			inBubble(t, uint64(seed), guarantee, runSchedule)
+			if t.Failed() {
+				t.Logf("again: MILLRACE_SEED=%d go test -tags synctests -count 20 -run TestBubble$ ./internal/sim", seed)
+			}
+		})
+	}
+}
+
+const (
+	// settleWithin is how long after the last fault everything may take to come out: a session or a transaction may have to
+	// time out first, and tasks wait before they try again.
+	settleWithin = 60 * time.Second
+	feedEvery    = 250 * time.Millisecond
+	feedBatch    = 8
+)
+
+func runSchedule(b *bubble) {
+	rng := rand.New(rand.NewPCG(b.seed, 2))
+	b.work = newWorkload(6 + rng.IntN(10))
+	if rng.IntN(4) == 0 {
+		b.latency = 40 * time.Millisecond
+	}
+	b.properties["commit.interval.ms"] = strconv.Itoa([]int{50, 200, 200, 1000}[rng.IntN(4)])
+	s := &schedule{b: b, rng: rng}
+	for range 2 + rng.IntN(2) {
+		s.places = append(s.places, &place{disk: rng.IntN(4) > 0})
+	}
+	faultsFor := time.Duration(20+rng.IntN(30)) * time.Second
+	for range rng.IntN(3) {
+		key, n := fmt.Sprint("key-", rng.IntN(b.work.keys)), 1+rng.Int64N(int64(faultsFor/feedEvery)*feedBatch/int64(b.work.keys)+1)
+		d := time.Duration(100+rng.IntN(12000)) * time.Millisecond
+		b.work.slow[recordName(key, n)] = d
+		b.trace.note("record %d of %s takes %v", n, key, d)
+	}
+	var unwatch func()
+	s.oracle, unwatch = b.watch()
+	defer unwatch()
+	for _, l := range s.places {
+		s.startAt(l)
+	}
+	stopFeed := b.feedUntil(faultsFor)
+	s.faults(faultsFor)
+	b.heal()
+	for _, l := range s.places {
+		if l.p == nil {
+			s.startAt(l)
+		}
+	}
+	stopFeed()
+	s.settle()
+	for _, l := range s.places {
+		if l.p.alive() {
+			b.stop(l.p)
+		}
+	}
+	for _, p := range b.processes {
+		b.await(p, stopWithin)
+	}
+	if err := s.oracle.err(); err != nil {
+		b.t.Error(err)
+	}
+	b.checkEnd()
+}
+
+// feedUntil feeds the input beside the test. The function returned waits for its end.
+func (b *bubble) feedUntil(d time.Duration) func() {
+	done := make(chan error, 1)
+	ctx := b.t.Context()
+	end := time.Now().Add(d)
+	go func() {
+		for time.Now().Before(end) {
+			if err := b.work.feed(ctx, b.cl, feedBatch); err != nil {
+				done <- err
+				return
+			}
+			time.Sleep(feedEvery)
+		}
+		done <- nil
+	}()
+	return func() {
+		if err := <-done; err != nil {
+			b.t.Fatalf("the input cannot be written: %v", err)
+		}
+	}
+}
+
+func (s *schedule) startAt(l *place) {
+	if l.disk && l.dir == "" {
+		l.dir = s.b.newDir()
+	}
+	l.p = s.b.start(s.b.instanceName(), l.dir)
+}
+
+// faults lets faults happen for a while.
+func (s *schedule) faults(d time.Duration) {
+	end := time.NewTimer(d)
+	defer end.Stop()
+	for {
+		next := time.NewTimer(time.Duration(1 + s.rng.ExpFloat64()*float64(1500*time.Millisecond)))
+		select {
+		case <-next.C:
+			s.fault()
+		case p := <-s.b.trapped:
+			s.died(p)
+		case p := <-s.b.ended:
+			s.over(p)
+		case <-end.C:
+			next.Stop()
+			return
+		}
+		next.Stop()
+		if err := s.oracle.err(); err != nil {
+			s.b.t.Fatal(err)
+		}
+	}
+}
+
+// settle waits until everything has come out.
+func (s *schedule) settle() {
+	b := s.b
+	end := time.Now().Add(settleWithin)
+	for !s.oracle.complete() {
+		next := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-next.C:
+		case p := <-b.trapped: // it had sprung before everything was well
+			s.died(p)
+			s.restart(p)
+		case p := <-b.ended:
+			s.over(p)
+			s.restart(p)
+		}
+		next.Stop()
+		if err := s.oracle.err(); err != nil {
+			b.t.Fatal(err)
+		}
+		if time.Now().After(end) {
+			b.t.Fatalf("not everything has come out %v after the last fault: %s", settleWithin, s.oracle.missing())
+		}
+	}
+	b.trace.note("everything has come out, %v after the last fault", settleWithin-time.Until(end))
+}
+
+// restart starts again where a process has ended.
+func (s *schedule) restart(*process) {
+	for _, l := range s.places {
+		if l.p == nil {
+			s.startAt(l)
+		}
+	}
+}
+
+// running picks a place at which an instance runs, nil if there is none.
+func (s *schedule) running() *place {
+	return s.pick(func(l *place) bool { return l.p != nil && l.p.alive() })
+}
+
+func (s *schedule) pick(want func(*place) bool) *place {
+	at := s.rng.IntN(len(s.places))
+	for i := range s.places {
+		if l := s.places[(at+i)%len(s.places)]; want(l) {
+			return l
+		}
+	}
+	return nil
+}
+
+// fault lets one fault happen.
+func (s *schedule) fault() {
+	b, rng := s.b, s.rng
+	l := s.running()
+	what := rng.IntN(100)
+	switch {
+	case what < 35:
+		b.refuse(rng)
+	case what < 45:
+		b.move(rng)
+	case what < 50:
+		b.outage(rng)
+	case l == nil || what < 60:
+		if down := s.pick(func(l *place) bool { return l.p == nil }); down != nil {
+			s.startAt(down)
+		}
+	case what < 68:
+		b.trap(rng, l.p, trapCut)
+	case what < 74:
+		b.trap(rng, l.p, trapLate)
+	case what < 78:
+		b.trap(rng, l.p, trapStall)
+	case what < 82:
+		b.trace.note("%s: all its connections break", l.p.name)
+		l.p.link.cut("")
+	case what < 86:
+		d := b.pause(rng)
+		b.trace.note("%s: stands still for %v", l.p.name, d)
+		l.p.link.stall()
+		time.AfterFunc(d, l.p.link.goOn)
+	case what < 92:
+		b.trap(rng, l.p, trapKill)
+	case what < 96:
+		s.died(l.p)
+	default:
+		b.trace.note("%s: told to stop", l.p.name)
+		l.p.cancel()
+		l.p.stopped = true
+	}
+}
+
+// died takes the death of a process: of its disk, what was written is still there.
+func (s *schedule) died(p *process) {
+	for _, l := range s.places {
+		if l.p != p {
+			continue
+		}
+		l.dir = s.b.kill(p)
+		if l.dir != "" && s.rng.IntN(5) == 0 {
+			s.b.trace.note("%s: its disk is lost", p.name)
+			l.dir = ""
+		}
+		l.p = nil
+		if s.rng.IntN(2) == 0 {
+			s.startAt(l)
+		}
+	}
+}
+
+// over takes the end of a Run.
+func (s *schedule) over(p *process) {
+	for _, l := range s.places {
+		if l.p == p {
+			l.p = nil
+			if p.err != nil && !s.excused(p) {
+				s.b.t.Errorf("%s: Run returned by itself: %v", p.name, p.err)
+			}
+		}
+	}
+}
+
+// excused tells whether a Run may have ended with its error.
+func (s *schedule) excused(p *process) bool { return false }
