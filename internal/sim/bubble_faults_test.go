@@ -5,6 +5,8 @@ package sim_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -43,22 +45,23 @@ var refusals = []struct {
 
 // written lists the topics that Apps write.
 func (b *bubble) written() []string {
-	return append(b.internal(""), copyTopic, runningTopic, groupTopic)
+	_, outputs := b.work.topics()
+	return append(b.internal(""), names(outputs)...)
 }
 
 // fetched lists the topics that only Apps read.
-func (b *bubble) fetched() []string { return append(b.internal(""), inTopic) }
+func (b *bubble) fetched() []string {
+	inputs, _ := b.work.topics()
+	return append(b.internal(""), names(inputs)...)
+}
 
 func (b *bubble) repartitioned() []string { return b.internal("-repartition") }
 
-// internal lists the internal topics, those with an ending if there is one.
-func (b *bubble) internal(ending string) (out []string) {
-	for _, topic := range []string{"group-counts-repartition", "group-counts-changelog", "running-changelog"} {
-		if len(topic) > len(ending) && topic[len(topic)-len(ending):] == ending {
-			out = append(out, appID+"-"+topic)
-		}
-	}
-	return out
+// internal lists the internal topics that there are, those with an ending if there is one.
+func (b *bubble) internal(ending string) []string {
+	return slices.DeleteFunc(b.topics(), func(topic string) bool {
+		return !strings.HasPrefix(topic, appID+"-") || !strings.HasSuffix(topic, ending)
+	})
 }
 
 // refuse lets the brokers refuse the next requests of a kind.
@@ -68,6 +71,9 @@ func (b *bubble) refuse(rng *rand.Rand) {
 	where := ""
 	if r.topics != nil {
 		topics := r.topics(b)
+		if len(topics) == 0 {
+			return
+		}
 		f.Topic = topics[rng.IntN(len(topics))]
 		where = " of " + f.Topic
 	}
@@ -135,11 +141,12 @@ func (b *bubble) move(rng *rand.Rand) {
 		b.trace.note("brokers: coordinators move")
 		b.k.RehashCoordinators()
 	case 2:
-		topics := append(b.fetched(), copyTopic)
-		topic, n, node := topics[rng.IntN(len(topics))], int32(rng.IntN(partitions)), int32(rng.IntN(3))
+		topics := b.topics()
+		topic, node := topics[rng.IntN(len(topics))], int32(rng.IntN(3))
+		n := int32(rng.IntN(len(b.k.PartitionInfos(topic))))
 		b.trace.note("brokers: %s-%d moves to %d", topic, n, node)
 		if err := b.k.MoveTopicPartition(topic, n, node); err != nil {
-			b.trace.note("brokers: %v", err) // internal topics may not be there yet
+			b.t.Error(err)
 		}
 	}
 }

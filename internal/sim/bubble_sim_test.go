@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/sim"
 )
 
 // place is where an instance lives: what a restart finds is what the life before has left there.
@@ -25,7 +26,7 @@ type schedule struct {
 	b      *bubble
 	rng    *rand.Rand
 	places []*place
-	oracle *oracle
+	oracle *watcher
 }
 
 // seedCount is how many seeds are drawn: MILLRACE_SIM_SEEDS, a few if it is not set.
@@ -60,7 +61,7 @@ func TestBubble(t *testing.T) {
 			if seed%3 == 0 {
 				guarantee = millrace.AtLeastOnce
 			}
-			inBubble(t, uint64(seed), guarantee, runSchedule)
+			inBubble(t, uint64(seed), guarantee, chooseWork, runSchedule)
 			if t.Failed() {
 				t.Logf("again: MILLRACE_SEED=%d go test -tags synctests -count 20 -run TestBubble$ ./internal/sim", seed)
 			}
@@ -76,9 +77,32 @@ const (
 	feedBatch    = 8
 )
 
+// chooseWork lets the seed choose what runs.
+func chooseWork(b *bubble) work {
+	rng := rand.New(rand.NewPCG(b.seed, 3))
+	exactly := b.guarantee == millrace.ExactlyOnceV2
+	slow := &slowness{takes: make(map[int64]time.Duration)}
+	for range rng.IntN(3) {
+		n, d := rng.Int64N(1500), time.Duration(100+rng.IntN(12000))*time.Millisecond
+		slow.takes[n] = d
+		b.trace.note("the user's function takes %v at its call %d", d, n)
+	}
+	all := sim.Workloads()
+	if i := rng.IntN(len(all) + 2); i < len(all) {
+		cached := rng.IntN(4) == 0
+		b.trace.note("%s, cached: %v", all[i].Name, cached)
+		if cached {
+			delete(b.properties, "statestore.cache.max.bytes")
+		}
+		return newShared(all[i], sim.Variant{Cached: cached, Inside: slow.inside}, rng, exactly)
+	}
+	w := newNumbered(6+rng.IntN(10), exactly)
+	w.slow = slow
+	return w
+}
+
 func runSchedule(b *bubble) {
 	rng := rand.New(rand.NewPCG(b.seed, 2))
-	b.work = newWorkload(6 + rng.IntN(10))
 	if rng.IntN(4) == 0 {
 		b.latency = 40 * time.Millisecond
 	}
@@ -88,12 +112,6 @@ func runSchedule(b *bubble) {
 		s.places = append(s.places, &place{disk: rng.IntN(4) > 0})
 	}
 	faultsFor := time.Duration(20+rng.IntN(30)) * time.Second
-	for range rng.IntN(3) {
-		key, n := fmt.Sprint("key-", rng.IntN(b.work.keys)), 1+rng.Int64N(int64(faultsFor/feedEvery)*feedBatch/int64(b.work.keys)+1)
-		d := time.Duration(100+rng.IntN(12000)) * time.Millisecond
-		b.work.slow[recordName(key, n)] = d
-		b.trace.note("record %d of %s takes %v", n, key, d)
-	}
 	var unwatch func()
 	s.oracle, unwatch = b.watch()
 	defer unwatch()
@@ -109,7 +127,16 @@ func runSchedule(b *bubble) {
 		}
 	}
 	stopFeed()
-	s.settle()
+	s.settle("everything is processed", func() string { return b.behind() })
+	if err := b.write(b.work.last()); err != nil {
+		b.t.Fatal(err)
+	}
+	s.settle("everything has come out", func() string {
+		if err := b.work.complete(); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	for _, l := range s.places {
 		if l.p.alive() {
 			b.stop(l.p)
@@ -127,11 +154,10 @@ func runSchedule(b *bubble) {
 // feedUntil feeds the input beside the test. The function returned waits for its end.
 func (b *bubble) feedUntil(d time.Duration) func() {
 	done := make(chan error, 1)
-	ctx := b.t.Context()
 	end := time.Now().Add(d)
 	go func() {
 		for time.Now().Before(end) {
-			if err := b.work.feed(ctx, b.cl, feedBatch); err != nil {
+			if err := b.feed(feedBatch); err != nil {
 				done <- err
 				return
 			}
@@ -177,34 +203,34 @@ func (s *schedule) faults(d time.Duration) {
 	}
 }
 
-// settle waits until everything has come out.
-func (s *schedule) settle() {
+// settle waits until nothing is missing.
+func (s *schedule) settle(what string, missing func() string) {
 	b := s.b
-	end := time.Now().Add(settleWithin)
-	for !s.oracle.complete() {
+	begin := time.Now()
+	for text := missing(); text != ""; text = missing() {
 		next := time.NewTimer(100 * time.Millisecond)
 		select {
 		case <-next.C:
 		case p := <-b.trapped: // it had sprung before everything was well
 			s.died(p)
-			s.restart(p)
+			s.restart()
 		case p := <-b.ended:
 			s.over(p)
-			s.restart(p)
+			s.restart()
 		}
 		next.Stop()
 		if err := s.oracle.err(); err != nil {
 			b.t.Fatal(err)
 		}
-		if time.Now().After(end) {
-			b.t.Fatalf("not everything has come out %v after the last fault: %s", settleWithin, s.oracle.missing())
+		if time.Since(begin) > settleWithin {
+			b.t.Fatalf("%v after the last fault it is not yet so that %s: %s", settleWithin, what, text)
 		}
 	}
-	b.trace.note("everything has come out, %v after the last fault", settleWithin-time.Until(end))
+	b.trace.note("%s, after %v", what, time.Since(begin))
 }
 
 // restart starts again where a process has ended.
-func (s *schedule) restart(*process) {
+func (s *schedule) restart() {
 	for _, l := range s.places {
 		if l.p == nil {
 			s.startAt(l)

@@ -3,68 +3,62 @@
 package sim_test
 
 import (
-	"context"
 	"testing"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/millrace-io/millrace"
 )
 
-// watch reads the results beside the test. The function that it returns ends that.
-func (b *bubble) watch() (*oracle, func()) {
-	b.t.Helper()
-	o := newOracle(b.work, b.guarantee == millrace.ExactlyOnceV2)
-	cl := b.client(kgo.ConsumeTopics(copyTopic, runningTopic, groupTopic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	ctx, cancel := context.WithCancel(b.t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		o.follow(ctx, cl)
-	}()
-	return o, func() {
-		cancel()
-		<-done
-		cl.Close()
+// eachGuarantee runs a test in a bubble under both guarantees, with the application of this layer's own.
+func eachGuarantee(t *testing.T, f func(b *bubble, w *numbered)) {
+	for _, g := range []millrace.ProcessingGuarantee{millrace.AtLeastOnce, millrace.ExactlyOnceV2} {
+		t.Run(g.String(), func(t *testing.T) {
+			t.Parallel()
+			var w *numbered
+			inBubble(t, 1, g, func(b *bubble) work {
+				w = newNumbered(10, g == millrace.ExactlyOnceV2)
+				return w
+			}, func(b *bubble) { f(b, w) })
+		})
 	}
 }
 
-// untilComplete waits until everything has come out.
-func (b *bubble) untilComplete(o *oracle, within time.Duration) {
+// untilComplete waits until everything has come out, and checks it.
+func (b *bubble) untilComplete(o *watcher, within time.Duration) {
 	b.t.Helper()
-	for end := time.Now().Add(within); !o.complete(); time.Sleep(100 * time.Millisecond) {
+	b.until("everything has come out", within, func() bool {
 		if err := o.err(); err != nil {
 			b.t.Fatal(err)
 		}
+		return b.work.complete() == nil
+	})
+}
+
+// until waits for a condition.
+func (b *bubble) until(what string, within time.Duration, cond func() bool) {
+	b.t.Helper()
+	for end := time.Now().Add(within); !cond(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			b.t.Fatalf("not everything has come out %v after the last fault: %s", within, o.missing())
+			b.t.Fatalf("not within %v: %s (%v)", within, what, b.work.complete())
 		}
 	}
 }
 
-func TestBubble_plain(t *testing.T) {
-	for _, g := range []millrace.ProcessingGuarantee{millrace.AtLeastOnce, millrace.ExactlyOnceV2} {
-		t.Run(g.String(), func(t *testing.T) {
-			inBubble(t, 1, g, func(b *bubble) {
-				b.work = newWorkload(10)
-				o, end := b.watch()
-				defer end()
-				p, q := b.start("a", b.newDir()), b.start("b", "")
-				for range 50 {
-					if err := b.work.feed(b.t.Context(), b.cl, 10); err != nil {
-						b.t.Fatal(err)
-					}
-					time.Sleep(200 * time.Millisecond)
-				}
-				b.untilComplete(o, time.Minute)
-				b.stop(p)
-				b.stop(q)
-				if err := o.err(); err != nil {
-					b.t.Error(err)
-				}
-				b.checkEnd()
-			})
-		})
-	}
+// Without any fault everything comes out as it is to.
+func TestBubble_withoutFaults(t *testing.T) {
+	eachGuarantee(t, func(b *bubble, w *numbered) {
+		o, end := b.watch()
+		defer end()
+		p, q := b.start("a", b.newDir()), b.start("b", "")
+		for range 50 {
+			if err := b.feed(10); err != nil {
+				b.t.Fatal(err)
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		b.untilComplete(o, 20*time.Second)
+		b.stop(p)
+		b.stop(q)
+		b.checkEnd()
+	})
 }

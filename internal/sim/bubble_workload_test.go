@@ -4,18 +4,96 @@ package sim_test
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/codec"
+	"github.com/millrace-io/millrace/internal/sim"
 	"github.com/millrace-io/millrace/serde"
 )
+
+// work is an application, what is fed to it, and what knows the right results.
+type work interface {
+	topics() (inputs, outputs []sim.Topic)
+	topology() (*millrace.Topology, error)
+	// next makes the next record of the input, and last those that come when all else is done.
+	next() sim.Input
+	last() []sim.Input
+	// take takes the next result of its partition.
+	take(sim.Result) error
+	// complete says what is missing.
+	complete() error
+}
+
+// slowness lets calls of the application's functions take long, counted over all instances.
+type slowness struct {
+	calls atomic.Int64
+	takes map[int64]time.Duration // by the number of the call
+}
+
+func (s *slowness) inside() {
+	if d := s.takes[s.calls.Add(1)]; d > 0 {
+		time.Sleep(d)
+	}
+}
+
+// shared is one of the workloads that both layers of the simulation run.
+type shared struct {
+	w       sim.Workload
+	variant sim.Variant
+	feed    sim.Feed
+
+	mu     sync.Mutex
+	oracle sim.Oracle
+}
+
+func newShared(w sim.Workload, v sim.Variant, rng *rand.Rand, exactly bool) *shared {
+	return &shared{w: w, variant: v, feed: w.NewFeed(rng), oracle: w.NewOracle(sim.Expectation{Exactly: exactly, Cached: v.Cached})}
+}
+
+func (s *shared) topics() (inputs, outputs []sim.Topic) { return s.w.Inputs, s.w.Outputs }
+
+func (s *shared) topology() (*millrace.Topology, error) { return s.w.Topology(s.variant) }
+
+func (s *shared) next() sim.Input {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	in := s.feed.Next()
+	s.oracle.Fed(in)
+	return in
+}
+
+func (s *shared) last() []sim.Input {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.feed.Last()
+	for _, in := range all {
+		s.oracle.Fed(in)
+	}
+	return all
+}
+
+func (s *shared) take(r sim.Result) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.oracle.Result(r)
+}
+
+func (s *shared) complete() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.oracle.Complete()
+}
 
 // Each key of the input counts 1, 2, 3, ... From it come a copy, a running count and sum of each key, and a count of each
 // group of keys behind a repartition topic. So every result is known beforehand.
@@ -25,33 +103,38 @@ const (
 	runningTopic = "running"
 	groupTopic   = "groups"
 	groupNumber  = 3
-)
 
-var workTopics = []string{inTopic, copyTopic, runningTopic, groupTopic}
+	numberedPartitions = 4
+)
 
 // running is what a key has come to.
 type running struct{ Last, Count, Sum int64 }
 
-// workload feeds the input and knows what comes of it.
-type workload struct {
-	keys int
-	// slow says how long a record takes, the first time that it is processed.
-	slow map[string]time.Duration
+// numbered is the application of this layer's own.
+type numbered struct {
+	keys    int
+	exactly bool
+	slow    *slowness
 
-	mu    sync.Mutex
-	next  map[string]int64 // the next number of each key
-	fed   int
-	group map[string]int64 // records of each group
-	met   map[string]bool  // slow records that were met
-	calls map[string]int   // how often each record was processed
+	mu     sync.Mutex
+	fed    map[string]int64 // the last number of each key
+	feeds  int
+	group  map[string]int64 // records of each group
+	calls  map[string]int   // how often each record was processed
+	copied map[string]int64 // the last number of each key
+	count  map[string]running
+	groups map[string]int64
 }
 
-func newWorkload(keys int) *workload {
-	return &workload{keys: keys, slow: make(map[string]time.Duration), next: make(map[string]int64), group: make(map[string]int64),
-		met: make(map[string]bool), calls: make(map[string]int)}
+func newNumbered(keys int, exactly bool) *numbered {
+	return &numbered{keys: keys, exactly: exactly, slow: new(slowness), fed: make(map[string]int64), group: make(map[string]int64), calls: make(map[string]int),
+		copied: make(map[string]int64), count: make(map[string]running), groups: make(map[string]int64)}
 }
 
-func recordName(key string, n int64) string { return fmt.Sprint(key, ":", n) }
+func (w *numbered) topics() (inputs, outputs []sim.Topic) {
+	return []sim.Topic{{Name: inTopic, Partitions: numberedPartitions}},
+		[]sim.Topic{{Name: copyTopic, Partitions: numberedPartitions}, {Name: runningTopic, Partitions: numberedPartitions}, {Name: groupTopic, Partitions: 2}}
+}
 
 func groupOf(key string) string {
 	h := fnv.New32()
@@ -60,23 +143,15 @@ func groupOf(key string) string {
 }
 
 // process is the user's function through which each record of the input goes.
-func (w *workload) process(key string, n int64) int64 {
-	name := recordName(key, n)
+func (w *numbered) process(key string, n int64) int64 {
 	w.mu.Lock()
-	w.calls[name]++
-	d := w.slow[name]
-	if w.met[name] {
-		d = 0
-	}
-	w.met[name] = true
+	w.calls[fmt.Sprint(key, ":", n)]++
 	w.mu.Unlock()
-	if d > 0 {
-		time.Sleep(d)
-	}
+	w.slow.inside()
 	return n
 }
 
-func (w *workload) topology() (*millrace.Topology, error) {
+func (w *numbered) topology() (*millrace.Topology, error) {
 	b := millrace.NewBuilder()
 	in := millrace.MapValuesWithKey(millrace.From(b, millrace.NewTopic(inTopic, serde.String, serde.Int64)), w.process)
 	in.To(millrace.NewTopic(copyTopic, serde.String, serde.Int64))
@@ -89,52 +164,120 @@ func (w *workload) topology() (*millrace.Topology, error) {
 	return b.Build()
 }
 
-// feed writes n records and waits for them.
-func (w *workload) feed(ctx context.Context, cl *kgo.Client, n int) error {
-	rs := make([]*kgo.Record, 0, n)
+func (w *numbered) next() sim.Input {
 	w.mu.Lock()
-	for range n {
-		key := fmt.Sprint("key-", w.fed%w.keys)
-		w.fed++
-		w.next[key]++
-		w.group[groupOf(key)]++
-		v, err := serde.Int64.Append(nil, w.next[key])
-		if err != nil {
-			w.mu.Unlock()
+	defer w.mu.Unlock()
+	key := fmt.Sprint("key-", w.feeds%w.keys)
+	w.feeds++
+	w.fed[key]++
+	w.group[groupOf(key)]++
+	value := binary.BigEndian.AppendUint64(nil, uint64(w.fed[key]))
+	return sim.Input{Topic: inTopic, Partition: codec.Partition([]byte(key), numberedPartitions), Key: []byte(key), Value: value, TimestampMs: 1_000_000 + int64(w.feeds)}
+}
+
+func (w *numbered) last() []sim.Input {
+	var all []sim.Input
+	for range w.keys {
+		all = append(all, w.next())
+	}
+	return all
+}
+
+func (w *numbered) take(r sim.Result) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := string(r.Key)
+	if r.Topic == runningTopic {
+		var v running
+		if err := json.Unmarshal(r.Value, &v); err != nil {
 			return err
 		}
-		rs = append(rs, &kgo.Record{Topic: inTopic, Key: []byte(key), Value: v})
+		had := w.count[key]
+		if v.Last >= had.Last {
+			w.count[key] = v
+		}
+		if want := (running{v.Last, v.Last, v.Last * (v.Last + 1) / 2}); w.exactly && v != want {
+			return fmt.Errorf("%s: %+v, want %+v", key, v, want)
+		}
+		return w.step(key, had.Last, v.Last)
 	}
-	w.mu.Unlock()
-	return cl.ProduceSync(ctx, rs...).FirstErr()
+	n, err := serde.Int64.Decode(r.Value)
+	if err != nil {
+		return err
+	}
+	last := w.copied
+	if r.Topic == groupTopic {
+		last = w.groups
+	}
+	had := last[key]
+	last[key] = max(had, n)
+	if r.Topic == groupTopic && !w.exactly {
+		// A crash behind a changelog record and before the result that goes with it counts the record twice under at-least-once,
+		// and the results skip a number.
+		return nil
+	}
+	return w.step(key, had, n)
 }
 
-// oracle reads what Apps write, in order, and knows what is right.
-type oracle struct {
-	w         *workload
-	exactly   bool
-	mu        sync.Mutex
-	copied    map[string]int64 // the highest number of each key
-	running   map[string]running
-	groups    map[string]int64
-	next      map[string]map[int32]int64 // by topic and partition, the offset to be read next
-	doubled   int
-	faults    []error
-	lastMove  time.Time
-	totalSeen int
+// step checks a number that goes up by one, or comes again under at-least-once.
+func (w *numbered) step(key string, had, now int64) error {
+	switch {
+	case now == had+1, now <= had && !w.exactly:
+		return nil
+	case now <= had:
+		return fmt.Errorf("%s: %d comes again after %d", key, now, had)
+	}
+	return fmt.Errorf("%s: %d comes after %d: something is lost", key, now, had)
 }
 
-func newOracle(w *workload, exactly bool) *oracle {
-	return &oracle{w: w, exactly: exactly, copied: make(map[string]int64), running: make(map[string]running), groups: make(map[string]int64),
-		next: make(map[string]map[int32]int64), lastMove: time.Now()}
+func (w *numbered) complete() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for key, all := range w.fed {
+		if n := w.copied[key]; n < all {
+			return fmt.Errorf("%s: copied up to %d of %d", key, n, all)
+		}
+		if v := w.count[key]; v.Last < all || v.Count < all {
+			return fmt.Errorf("%s: counted up to %+v of %d", key, v, all)
+		}
+	}
+	for g, all := range w.group {
+		if n := w.groups[g]; n < all {
+			return fmt.Errorf("group %s: counted up to %d of %d", g, n, all)
+		}
+	}
+	return nil
 }
 
-func (o *oracle) fault(format string, args ...any) {
-	o.faults = append(o.faults, fmt.Errorf(format, args...))
+// feed writes n records and waits for them.
+func (b *bubble) feed(n int) error {
+	rs := make([]sim.Input, 0, n)
+	for range n {
+		rs = append(rs, b.work.next())
+	}
+	return b.write(rs)
 }
 
-// take takes the next record of its partition.
-func (o *oracle) take(r *kgo.Record) {
+func (b *bubble) write(all []sim.Input) error {
+	rs := make([]*kgo.Record, 0, len(all))
+	for _, in := range all {
+		rs = append(rs, &kgo.Record{Topic: in.Topic, Partition: in.Partition, Key: in.Key, Value: in.Value, Timestamp: time.UnixMilli(in.TimestampMs)})
+	}
+	return b.cl.ProduceSync(b.t.Context(), rs...).FirstErr()
+}
+
+// watcher reads the results beside the test, in order, as a reader of committed records.
+type watcher struct {
+	b *bubble
+
+	mu    sync.Mutex
+	next  map[string]map[int32]int64 // by topic and partition, the offset to be read next
+	wrong []error
+	last  time.Time // of a result
+	seen  int
+}
+
+func (o *watcher) take(r *kgo.Record) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.next[r.Topic] == nil {
@@ -144,97 +287,53 @@ func (o *oracle) take(r *kgo.Record) {
 		return // the reader has begun anew when a leader had moved
 	}
 	o.next[r.Topic][r.Partition] = r.Offset + 1
-	key, at := string(r.Key), fmt.Sprintf("%s-%d at %d", r.Topic, r.Partition, r.Offset)
-	o.lastMove = time.Now()
-	o.totalSeen++
-	switch r.Topic {
-	case copyTopic:
-		n, err := serde.Int64.Decode(r.Value)
-		if err != nil {
-			o.fault("%s: %v", at, err)
-			return
-		}
-		o.step(at+", "+key, o.copied[key], n)
-		o.copied[key] = max(o.copied[key], n)
-	case runningTopic:
-		var v running
-		if err := json.Unmarshal(r.Value, &v); err != nil {
-			o.fault("%s: %v", at, err)
-			return
-		}
-		had := o.running[key]
-		o.step(at+", "+key, had.Last, v.Last)
-		if want := (running{v.Last, v.Last, v.Last * (v.Last + 1) / 2}); o.exactly && v != want {
-			o.fault("%s, %s: %+v, want %+v", at, key, v, want)
-		}
-		if v.Last >= had.Last {
-			o.running[key] = v
-		}
-	case groupTopic:
-		n, err := serde.Int64.Decode(r.Value)
-		if err != nil {
-			o.fault("%s: %v", at, err)
-			return
-		}
-		// A crash after a changelog record and before the result that goes with it counts the record twice under at-least-once, and
-		// the results skip a number.
-		if o.exactly {
-			o.step(at+", "+key, o.groups[key], n)
-		}
-		o.groups[key] = max(o.groups[key], n)
-	}
-}
-
-// step checks a number that goes up by one, or comes again under at-least-once.
-func (o *oracle) step(at string, had, now int64) {
-	switch {
-	case now == had+1:
-	case now <= had && !o.exactly:
-		o.doubled++
-	case now <= had:
-		o.fault("%s: %d comes again after %d", at, now, had)
-	default:
-		o.fault("%s: %d comes after %d: something is lost", at, now, had)
+	o.last = time.Now()
+	o.seen++
+	err := o.b.work.take(sim.Result{Topic: r.Topic, Partition: r.Partition, Key: r.Key, Value: r.Value, TimestampMs: r.Timestamp.UnixMilli()})
+	if err != nil {
+		o.b.trace.note("WRONG: %s-%d at %d: %v", r.Topic, r.Partition, r.Offset, err)
+		o.wrong = append(o.wrong, fmt.Errorf("%s-%d at %d: %w", r.Topic, r.Partition, r.Offset, err))
 	}
 }
 
 // err is what was wrong so far.
-func (o *oracle) err() error {
+func (o *watcher) err() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return errors.Join(o.faults[:min(len(o.faults), 10)]...)
+	return errors.Join(o.wrong[:min(len(o.wrong), 10)]...)
 }
 
-// complete tells whether everything that was fed has come out.
-func (o *oracle) complete() bool {
-	return o.missing() == ""
-}
-
-// missing says what has not come out yet.
-func (o *oracle) missing() string {
+// results tells how many results there are, and since when there was none.
+func (o *watcher) results() (n int, last time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.w.mu.Lock()
-	defer o.w.mu.Unlock()
-	for key, next := range o.w.next {
-		if n := o.copied[key]; n < next {
-			return fmt.Sprintf("%s: copied up to %d of %d", key, n, next)
-		}
-		if v := o.running[key]; v.Last < next || v.Count < next {
-			return fmt.Sprintf("%s: counted up to %+v of %d", key, v, next)
-		}
-	}
-	for g, all := range o.w.group {
-		if n := o.groups[g]; n < all {
-			return fmt.Sprintf("group %s: counted up to %d of %d", g, n, all)
-		}
-	}
-	return ""
+	return o.seen, o.last
 }
 
-// follow reads the results until the context ends.
-func (o *oracle) follow(ctx context.Context, cl *kgo.Client) {
-	for ctx.Err() == nil {
-		cl.PollFetches(ctx).EachRecord(o.take)
+// watch reads the results beside the test. The function that it returns ends that.
+func (b *bubble) watch() (*watcher, func()) {
+	b.t.Helper()
+	o := &watcher{b: b, next: make(map[string]map[int32]int64), last: time.Now()}
+	_, outputs := b.work.topics()
+	cl := b.client(kgo.ConsumeTopics(names(outputs)...), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	ctx, cancel := context.WithCancel(b.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			cl.PollFetches(ctx).EachRecord(o.take)
+		}
+	}()
+	return o, func() {
+		cancel()
+		<-done
+		cl.Close()
 	}
+}
+
+func names(topics []sim.Topic) (out []string) {
+	for _, t := range topics {
+		out = append(out, t.Name)
+	}
+	return out
 }
