@@ -18,30 +18,35 @@ import (
 func TestC103_TwoTopologiesUnderOneID(t *testing.T) {
 	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
-		app := b.Name("c103")
-		t1, t2, t3 := kafkatest.CreateTopic(t, b, "t1", 2), kafkatest.CreateTopic(t, b, "t2", 2), kafkatest.CreateTopic(t, b, "t3", 2)
-		out := kafkatest.CreateTopic(t, b, "out", 1)
-		bld := millrace.NewBuilder()
-		millrace.From(bld, texts(t1)).To(texts(out))
-		millrace.From(bld, texts(t2)).To(texts(out))
-		first := start(t, b, app, buildTopology(t, bld))
-		first.untilRunning()
+		underBoth(t, b, func(t *testing.T, b kafkatest.Broker, g millrace.AppOption, _ bool) {
+			app := b.Name("c103")
+			t1, t2, t3 := kafkatest.CreateTopic(t, b, "t1", 2), kafkatest.CreateTopic(t, b, "t2", 2), kafkatest.CreateTopic(t, b, "t3", 2)
+			out := kafkatest.CreateTopic(t, b, "out", 1)
+			bld := millrace.NewBuilder()
+			millrace.From(bld, texts(t1)).To(texts(out))
+			millrace.From(bld, texts(t2)).To(texts(out))
+			first := start(t, b, app, buildTopology(t, bld), g)
+			first.untilRunning()
 
-		err := startKind(t, b, app, "copy", childTopics{In: t3, Out: out}).fails()
-		if !errors.Is(err, millrace.ErrTopologyMismatch) {
-			t.Errorf("the error is %v", err)
-		}
-		says(t, err, app, t1, t2, t3, "give one of the two another application.id")
+			err := startKind(t, b, app, "copy", childTopics{In: t3, Out: out}, g).fails()
+			if !errors.Is(err, millrace.ErrTopologyMismatch) {
+				t.Errorf("the error is %v", err)
+			}
+			says(t, err, app, t1, t2, t3, "give one of the two another application.id")
 
-		kafkatest.Load(t, b, t1, at("a", "1", 1))
-		kafkatest.Load(t, b, t2, at("b", "2", 2))
-		kafkatest.Load(t, b, t3, at("c", "3", 3))
-		awaitCommitted(t, b, app, t1, 1)
-		awaitCommitted(t, b, app, t2, 1)
-		first.stop()
-		if o := kafkatest.GroupOffsets(t, b, app)[t3]; len(o) != 0 {
-			t.Errorf("something has committed offsets of %s: %v", t3, o)
-		}
+			kafkatest.Load(t, b, t1, at("a", "1", 1))
+			kafkatest.Load(t, b, t2, at("b", "2", 2))
+			kafkatest.Load(t, b, t3, at("c", "3", 3))
+			awaitCommitted(t, b, app, t1, 1)
+			awaitCommitted(t, b, app, t2, 1)
+			first.stop()
+			if o := kafkatest.GroupOffsets(t, b, app)[t3]; len(o) != 0 {
+				t.Errorf("something has committed offsets of %s: %v", t3, o)
+			}
+			if got := len(kafkatest.ReadStable(t, b, out)); got != 2 {
+				t.Errorf("%d records were written, want 2", got)
+			}
+		})
 	})
 }
 

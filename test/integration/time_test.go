@@ -52,49 +52,97 @@ func TestC042_SmallestTimestampFirst(t *testing.T) {
 	})
 }
 
-// A window that has closed stays closed: after a clean stop, with the state or without, and after a SIGKILL. Which time a
-// late record is held against is a matter of what has been committed.
+// A window that has closed stays closed, under both guarantees: after a clean stop, with the state or without, after a SIGKILL,
+// and when its task moves. Which time a late record is held against is a matter of what has been committed.
 func TestC013_AClosedWindowStaysClosed(t *testing.T) {
 	t.Parallel()
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
-		for i, c := range []struct {
-			name string
-			// end starts the application, waits until two records are committed, and ends it.
-			end      func(t *testing.T, app, dir string, topics childTopics)
+		for _, c := range []struct {
+			name     string
+			end      func(*c013)
 			keepsDir bool
 		}{
-			{"stopped", c013Stopped(b), true},
-			{"stopped, state lost", c013Stopped(b), false},
-			{"killed", c013Killed(b), true},
-			{"killed, state lost", c013Killed(b), false},
+			{"stopped", (*c013).stopped, true},
+			{"stopped, state lost", (*c013).stopped, false},
+			{"killed", (*c013).killed, true},
+			{"killed, state lost", (*c013).killed, false},
+			{"moved", (*c013).moved, false},
 		} {
 			t.Run(c.name, func(t *testing.T) {
-				t.Parallel()
-				app := b.Name(fmt.Sprint("c013-", i))
-				topics := childTopics{
-					In:   kafkatest.CreateTopic(t, b, fmt.Sprint("in-", i), 1),
-					Out:  kafkatest.CreateTopic(t, b, fmt.Sprint("out-", i), 1),
-					Late: kafkatest.CreateTopic(t, b, fmt.Sprint("late-", i), 1),
-				}
-				dir := filepath.Join(t.TempDir(), "state")
-				kafkatest.Load(t, b, topics.In, at("a", "x", 1), at("b", "x", 100))
-				c.end(t, app, dir, topics)
-				if !c.keepsDir {
-					dir = filepath.Join(t.TempDir(), "other")
-				}
-				kafkatest.Load(t, b, topics.In, at("a", "late 2", 2), at("b", "x", 101), at("a", "late 3", 3))
-				r := startKind(t, b, app, "window", topics, millrace.StateDir(dir), millrace.FromProperties(c013Settings()))
-				awaitCommitted(t, b, app, topics.In, 5)
-				r.stop()
-				equal(t, "counts", shownWindows(kafkatest.ReadAll(t, b, topics.Out, kafkatest.Committed)), "a=1 b=1 b=2")
-				equal(t, "late", shown(kafkatest.ReadAll(t, b, topics.Late, kafkatest.Committed)), "a=late 2 a=late 3")
-				equal(t, "drops", drops(r), "counts late 2")
-				if m := kafkatest.GroupOffsets(t, b, app)[topics.In][0].Metadata; !strings.HasPrefix(m, "AgAAAAAAAABl") {
-					t.Errorf("the committed metadata %q does not say 101", m)
-				}
+				underBoth(t, b, func(t *testing.T, b kafkatest.Broker, _ millrace.AppOption, exactly bool) {
+					w := &c013{t: t, b: b, app: b.Name("c013"), dir: filepath.Join(t.TempDir(), "state")}
+					w.topics = childTopics{In: kafkatest.CreateTopic(t, b, "in", 1), Out: kafkatest.CreateTopic(t, b, "out", 1), Late: kafkatest.CreateTopic(t, b, "late", 1)}
+					// The place of a killed process is kept for a short time only, and the old windows in the changelog.
+					w.settings = c013Settings()
+					if exactly {
+						w.settings["processing.guarantee"] = "exactly_once_v2"
+					}
+					kafkatest.Load(t, b, w.topics.In, at("a", "x", 1), at("b", "x", 100))
+					c.end(w)
+					if !c.keepsDir {
+						w.dir = filepath.Join(t.TempDir(), "other")
+					}
+					late := func() {
+						kafkatest.Load(t, b, w.topics.In, at("a", "late 2", 2), at("b", "x", 101), at("a", "late 3", 3))
+					}
+					if w.first == nil {
+						late()
+					}
+					r := w.start()
+					if w.first != nil {
+						w.first.stop()
+						r.until("the task has moved", func() bool { return runningTasks(r.app) == 1 })
+						late()
+					}
+					awaitCommitted(t, b, w.app, w.topics.In, 5)
+					r.stop()
+					equal(t, "counts", shownWindows(kafkatest.ReadStable(t, b, w.topics.Out)), "a=1 b=1 b=2")
+					equal(t, "late", shown(kafkatest.ReadStable(t, b, w.topics.Late)), "a=late 2 a=late 3")
+					equal(t, "drops", drops(r), "counts late 2")
+					if m := kafkatest.GroupOffsets(t, b, w.app)[w.topics.In][0].Metadata; !strings.HasPrefix(m, "AgAAAAAAAABl") {
+						t.Errorf("the committed metadata %q does not say 101", m)
+					}
+				})
 			})
 		}
 	})
+}
+
+// c013 is an application that counts in windows.
+type c013 struct {
+	t        *testing.T
+	b        kafkatest.Broker
+	app, dir string
+	topics   childTopics
+	settings map[string]string
+	first    *running // it runs on, for its task to move
+}
+
+func (w *c013) start() *running {
+	w.t.Helper()
+	return startKind(w.t, w.b, w.app, "window", w.topics, millrace.StateDir(w.dir), millrace.FromProperties(w.settings))
+}
+
+// stopped has two records processed and committed, and stops.
+func (w *c013) stopped() {
+	r := w.start()
+	awaitCommitted(w.t, w.b, w.app, w.topics.In, 2)
+	r.stop()
+}
+
+// moved is stopped with the end to come when another instance has joined.
+func (w *c013) moved() {
+	w.first = w.start()
+	awaitCommitted(w.t, w.b, w.app, w.topics.In, 2)
+}
+
+// killed is stopped with SIGKILL for the end.
+func (w *c013) killed() {
+	c := startChild(w.t, "killed", childSpec{Topology: "window", Topics: w.topics, Settings: kafkatest.Merge(w.settings, map[string]string{
+		"application.id": w.app, "bootstrap.servers": strings.Join(w.b.Bootstrap(), ","), "state.dir": w.dir, "session.timeout.ms": shortSession,
+	})})
+	awaitCommitted(w.t, w.b, w.app, w.topics.In, 2)
+	c.Kill()
 }
 
 // A process that dies before it commits leaves a changelog that is ahead of its offsets. What is then processed again is not
@@ -151,26 +199,6 @@ func c013Settings() map[string]string {
 	return map[string]string{
 		"session.timeout.ms":                            "2000",
 		"windowstore.changelog.additional.retention.ms": fmt.Sprint(int64(1) << 60),
-	}
-}
-
-func c013Stopped(b kafkatest.Broker) func(*testing.T, string, string, childTopics) {
-	return func(t *testing.T, app, dir string, topics childTopics) {
-		r := startKind(t, b, app, "window", topics, millrace.StateDir(dir), millrace.FromProperties(c013Settings()))
-		awaitCommitted(t, b, app, topics.In, 2)
-		r.stop()
-	}
-}
-
-func c013Killed(b kafkatest.Broker) func(*testing.T, string, string, childTopics) {
-	return func(t *testing.T, app, dir string, topics childTopics) {
-		settings := kafkatest.Merge(c013Settings(), map[string]string{
-			"application.id": app, "bootstrap.servers": strings.Join(b.Bootstrap(), ","), "state.dir": dir,
-			"session.timeout.ms": shortSession,
-		})
-		c := startChild(t, "killed", childSpec{Topology: "window", Topics: topics, Settings: settings})
-		awaitCommitted(t, b, app, topics.In, 2)
-		c.Kill()
 	}
 }
 

@@ -55,6 +55,18 @@ func (onKafka) Real() bool { return true }
 // OnCluster gives a test its view of a cluster, with names of its own.
 func OnCluster(t testing.TB, c *Cluster) Broker { return onKafka{newNamed(t), c} }
 
+// Renamed is a broker with names for a subtest of the test that it was given to.
+func Renamed(t testing.TB, b Broker) Broker { return renamed{newNamed(t), b} }
+
+// renamed is a broker whose names are those of another test.
+type renamed struct {
+	named
+	Broker
+}
+
+// Name makes a name of the test's own.
+func (r renamed) Name(base string) string { return r.named.Name(base) }
+
 // Broker is the cluster for the functions of this package outside of a test; names start with the prefix.
 func (c *Cluster) Broker(prefix string) Broker { return onKafka{named{prefix}, c} }
 

@@ -259,7 +259,7 @@ func (w *twins) results() map[string]map[string][]string {
 	out := make(map[string]map[string][]string)
 	for name, topic := range map[string]string{"sums": w.topics.Sums, "windows": w.topics.Windows, "joined": w.topics.Joined} {
 		out[name] = make(map[string][]string)
-		for _, r := range kafkatest.ReadAll(w.t, w.broker, topic, kafkatest.Committed) {
+		for _, r := range kafkatest.ReadStable(w.t, w.broker, topic) {
 			value := string(r.Value)
 			if name != "joined" {
 				value = fmt.Sprint(binary.BigEndian.Uint64(r.Value))

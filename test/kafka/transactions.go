@@ -2,11 +2,14 @@ package kafkatest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // The states of a transaction of which nothing is left to do. In all others records or offsets may wait for its end.
@@ -26,6 +29,27 @@ func OpenTransactions(ctx context.Context, admin *kadm.Client, prefix string) ([
 		return open, fmt.Errorf("kafkatest: list transactions: %w", err)
 	}
 	return open, nil
+}
+
+// ReadStable reads all committed records of a topic once no transaction is open in it. A transaction that is committed may have its
+// markers written, partition by partition, after that was acknowledged.
+func ReadStable(t testing.TB, b Broker, topic string) []*kgo.Record {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	err := withAdmin(b, func(admin *kadm.Client) error {
+		return poll(ctx, func(ctx context.Context) error {
+			unstable, err := UnstablePartitions(ctx, admin, topic)
+			if err == nil && len(unstable) > 0 {
+				err = errors.New(unstable[0])
+			}
+			return err
+		})
+	})
+	if err != nil {
+		t.Fatalf("kafkatest: a transaction is open in topic %q: %v", topic, err)
+	}
+	return ReadAll(t, b, topic, Committed)
 }
 
 // UnstablePartitions lists the partitions of topics below whose end an open transaction has records, with both ends.
