@@ -36,6 +36,7 @@ type Batch struct {
 	Epoch     uint64   // the epoch under which the partition was assigned to the Fetcher: older ones are dropped
 	Records   []Record // may be empty
 	Position  int64    // the next offset to read, behind markers and compacted gaps too
+	LastEpoch int32    // of a Reader: the leader epoch of the last batch before Position, markers included, -1 if nothing moved it
 	HighWater int64    // high watermark, -1 unknown
 	StableEnd int64    // last stable offset, -1 unknown
 	LogStart  int64    // first offset kept, -1 unknown

@@ -302,6 +302,7 @@ func TestJob_storeOnDisk(t *testing.T) {
 		}, 3, map[string]string{"a": "9", "b": "9", "c": "3"}},
 		{"too old", func(b *bench) { compacted(b); b.nowMs += 501 }, 3, map[string]string{"a": "1", "b": "2", "c": "3"}},
 		{"just young enough", func(b *bench) { compacted(b); b.nowMs += 500 }, 1, map[string]string{"a": "1", "b": "2", "c": "3"}},
+		{"another leader", func(b *bench) { b.c.CutEnd(brokertest.TP(log, 0), 2) }, 1, map[string]string{"a": "1", "b": "2", "c": "3"}},
 		{"truncated", func(b *bench) {
 			b.c.CutEnd(brokertest.TP(log, 0), 1)
 			b.c.Append(brokertest.TP(log, 0), kv("d", "4"))
@@ -327,6 +328,39 @@ func TestJob_storeOnDisk(t *testing.T) {
 			}
 			b.want(r, c.rows, 3)
 		})
+	}
+}
+
+// A store whose position is behind the marker of a transaction, which another leader has written than the records before it, goes
+// on from there: nothing was truncated.
+func TestJob_storeOnDisk_markerOfAnotherLeader(t *testing.T) {
+	tp := brokertest.TP(log, 0)
+	for _, commit := range []bool{true, false} {
+		fs := vfs.NewMem()
+		b := newBench(t)
+		b.c.Append(tp, kv("a", "1"))
+		b.c.AppendTxn("t", tp, kv("b", "2"))
+		b.c.CutEnd(tp, 2) // nothing is lost, and somebody else leads
+		b.c.EndTxn("t", commit)
+		done := b.disk(fs)
+		if err := b.restore().Set.Close(); err != nil {
+			t.Fatal(err)
+		}
+		done()
+		b.c.CutEnd(tp, 3)
+		b.c.Append(tp, kv("c", "3"))
+		done = b.disk(fs)
+		b.told = nil
+		r := b.restore()
+		if last := b.told[len(b.told)-1]; last.Records != 1 {
+			t.Errorf("commit %t: %d records were read, want the new one", commit, last.Records)
+		}
+		rows := map[string]string{"a": "1", "b": "2", "c": "3"}
+		if !commit {
+			delete(rows, "b")
+		}
+		b.want(r, rows, 4)
+		done()
 	}
 }
 

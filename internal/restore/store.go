@@ -121,7 +121,6 @@ func (s *storeJob) read(ctx context.Context) error {
 		if r.Offset >= s.end {
 			break // behind the mark: input of the task, or newer than what is asked for
 		}
-		s.epoch = r.LeaderEpoch
 		rec, err := s.log.Record(r)
 		if err != nil {
 			return s.j.errorf("%w", err)
@@ -139,6 +138,11 @@ func (s *storeJob) read(ctx context.Context) error {
 		s.buf = append(s.buf, rec)
 	}
 	next := min(b.Position, s.end)
+	if b.LastEpoch >= 0 {
+		// Not that of the last record: the position may be behind a marker that another leader has written, and would lie
+		// behind the end of the record's epoch, as if the log had been truncated.
+		s.epoch = b.LastEpoch
+	}
 	if err := s.restorer.Apply(s.buf, state.Position{Offset: next, Epoch: s.epoch}); err != nil {
 		return err
 	}

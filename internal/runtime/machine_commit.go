@@ -225,7 +225,12 @@ func (m *Machine) retryCommit(c *commitRound, e CommitAnswered, course broker.Co
 		return false
 	}
 	switch course {
-	case broker.CourseRetry, broker.CourseUnknown:
+	case broker.CourseUnknown:
+		if c.began {
+			return false // no call of this transaction would be taken any more: its id has to be proved first
+		}
+		fallthrough
+	case broker.CourseRetry:
 		// A plain offset commit of the same member may be sent twice: it says the same. (A lost answer leaves open whether
 		// it took effect; the answer to the second settles that.)
 		c.after = -1

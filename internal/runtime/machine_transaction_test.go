@@ -210,6 +210,30 @@ func TestTransaction_unknownEnd(t *testing.T) {
 	}
 }
 
+// Offsets that got no answer end their transaction, whose id is proved before anything else is asked for. A task that has no part in
+// it runs on.
+func TestTransaction_unknownOffsets(t *testing.T) {
+	for _, applied := range []bool{false, true} {
+		s := exactly(t, countTopology(t))
+		s.cluster.Inject(brokertest.Fault{Op: brokertest.OpTxnOffsets, Err: broker.ErrNoAnswer, Applied: applied})
+		s.cluster.Append(tp("in", 0), kv("a", "1"))
+		s.settle()
+		for range 20 {
+			s.advance(100 * time.Millisecond)
+			for _, other := range s.machine.slots {
+				if other.id == t1 && other.phase != phaseRunning {
+					t.Errorf("applied %t: the task without a part in it is %v", applied, other.phase)
+				}
+			}
+		}
+		s.wantCommitted(1)
+		wantOutputs(t, s.cluster, "a=1")
+		if got, want := s.calls(), "prove, txn offsets, prove, txn offsets, end txn"; got != want {
+			t.Errorf("applied %t: requests: %s; want %s", applied, got, want)
+		}
+	}
+}
+
 // Two instances under one transactional id take it from each other. The second time it is no accident.
 func TestTransaction_fencedTwice(t *testing.T) {
 	s := exactly(t, copyTopology(t))

@@ -57,7 +57,7 @@ func (l *partitionLog) stableEnd() int64 {
 
 // read gives what lies from offset on: at most limit records if limit is above 0.
 func (l *partitionLog) read(tp broker.TopicPartition, offset int64, committed bool, limit int) broker.Batch {
-	b := broker.Batch{TopicPartition: tp, Position: offset, HighWater: l.end, StableEnd: l.stableEnd(), LogStart: l.start}
+	b := broker.Batch{TopicPartition: tp, Position: offset, LastEpoch: -1, HighWater: l.end, StableEnd: l.stableEnd(), LogStart: l.start}
 	if offset < l.start || offset > l.end {
 		b.Err = &broker.OffsetRangeError{TopicPartition: tp, Offset: offset, LogStart: l.start, End: l.end}
 		return b
@@ -72,7 +72,7 @@ func (l *partitionLog) read(tp broker.TopicPartition, offset int64, committed bo
 			return b
 		}
 		e := &l.entries[i]
-		b.Position = e.rec.Offset + 1
+		b.Position, b.LastEpoch = e.rec.Offset+1, e.rec.LeaderEpoch
 		if e.marker || committed && e.aborted {
 			continue
 		}

@@ -49,7 +49,7 @@ func (r *Reader) Read(ctx context.Context, tp broker.TopicPartition, offset int6
 		return b.Err
 	})
 	if err != nil {
-		return broker.Batch{TopicPartition: tp, Position: offset, HighWater: b.HighWater, StableEnd: b.StableEnd, LogStart: b.LogStart, Err: err}, err
+		return broker.Batch{TopicPartition: tp, Position: offset, LastEpoch: -1, HighWater: b.HighWater, StableEnd: b.StableEnd, LogStart: b.LogStart, Err: err}, err
 	}
 	return b, nil
 }

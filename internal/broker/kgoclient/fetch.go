@@ -95,7 +95,7 @@ func answerOf(d kgo.Decompressor, level isolation, p fetchPart, rp *kmsg.FetchRe
 	f := fetched{part: p, lastEpoch: p.lastEpoch}
 	f.batch = broker.Batch{
 		TopicPartition: p.TopicPartition, Position: p.offset,
-		HighWater: rp.HighWatermark, StableEnd: rp.LastStableOffset, LogStart: rp.LogStartOffset,
+		LastEpoch: -1, HighWater: rp.HighWatermark, StableEnd: rp.LastStableOffset, LogStart: rp.LogStartOffset,
 	}
 	if f.err = codeErr(rp.ErrorCode); f.err != nil {
 		return f
@@ -110,6 +110,9 @@ func answerOf(d kgo.Decompressor, level isolation, p fetchPart, rp *kmsg.FetchRe
 	}
 	f.err = dec.decode(rp)
 	f.batch.Records, f.batch.Position, f.lastEpoch = dec.records, dec.offset, dec.lastEpoch
+	if dec.offset > p.offset {
+		f.batch.LastEpoch = dec.lastEpoch
+	}
 	return f
 }
 

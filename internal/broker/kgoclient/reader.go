@@ -59,7 +59,7 @@ func NewReader(cfg Config) (*Reader, error) {
 
 // Read implements broker.Reader.
 func (r *Reader) Read(ctx context.Context, tp broker.TopicPartition, offset int64, maxBytes int32, wait time.Duration) (broker.Batch, error) {
-	none := broker.Batch{TopicPartition: tp, Position: offset, HighWater: -1, StableEnd: -1, LogStart: -1}
+	none := broker.Batch{TopicPartition: tp, Position: offset, LastEpoch: -1, HighWater: -1, StableEnd: -1, LogStart: -1}
 	var last error // other than the end of the context
 	for failures := 0; ; {
 		reply, err := r.try(ctx, tp, offset, maxBytes, wait)
