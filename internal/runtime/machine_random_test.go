@@ -360,7 +360,7 @@ func runSchedules(t *testing.T, eos bool) {
 		defer func() {
 			if t.Failed() && *randomSeed != 0 {
 				for i, s := range w.instances {
-					t.Logf("trace of instance %d:\n%s", i, strings.Join(s.trace, "\n"))
+					t.Logf("trace of instance %d:\n%s", i, strings.Join(s.lines, "\n"))
 				}
 			}
 		}()
@@ -368,7 +368,7 @@ func runSchedules(t *testing.T, eos bool) {
 		w.checkEnd()
 		var trace []string
 		for _, s := range w.instances {
-			trace = append(trace, s.trace...)
+			trace = append(trace, s.lines...)
 		}
 		return trace
 	}

@@ -19,9 +19,7 @@ import (
 // start does everything that comes before the first event: it finds the cluster, resolves the topology, locks the state
 // directory, makes the internal topics, fills the global stores and opens the membership.
 func (r *Runner) start(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{
-		r.reach, r.look, r.openState, r.refuseForeign, r.makeTopics, r.fillGlobals, r.prove, r.join,
-	} {
+	for _, step := range r.startSteps() {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -30,6 +28,12 @@ func (r *Runner) start(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (r *Runner) startSteps() []func(context.Context) error {
+	return []func(context.Context) error{
+		r.reach, r.look, r.openState, r.refuseForeign, r.makeTopics, r.fillGlobals, r.prove, r.join,
+	}
 }
 
 // within bounds a step of the start.

@@ -278,8 +278,13 @@ func (db *DB) takeFlush(now int64) bool {
 }
 
 func (db *DB) startFlush() {
-	if _, err := db.p.AsyncFlush(); err != nil {
+	flushed, err := db.p.AsyncFlush()
+	if err != nil {
 		db.fail(fmt.Errorf("flush: %w", err))
+		return
+	}
+	if db.opts.Stepped {
+		<-flushed
 	}
 }
 

@@ -61,6 +61,10 @@ type Options struct {
 	// elsewhere. The directory is repaired by closing the DB and opening it again.
 	OnFatal func(error)
 
+	// Stepped makes what is on disk follow from the calls alone: a flush of Pebble's memory is waited for, and none is begun by
+	// a timer of Pebble's own. For simulations that crash.
+	Stepped bool
+
 	ingestBytes int64  // the least chunk of a restore that is ingested; tests have small ones
 	deleted     func() // tests: a table file was deleted
 }
@@ -129,6 +133,9 @@ func (db *DB) pebbleOptions(cache *pebble.Cache) *pebble.Options {
 		CompactionConcurrencyRange:  func() (int, int) { return 1, max(1, min(3, runtime.GOMAXPROCS(0)-1)) },
 		Logger:                      &pebbleLogger{db},
 		EventListener:               db.events(),
+	}
+	if db.opts.Stepped {
+		o.FlushDelayDeleteRange = 0
 	}
 	for i := range o.Levels {
 		o.Levels[i].BlockSize = 16 << 10

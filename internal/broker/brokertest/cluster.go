@@ -8,9 +8,12 @@
 //   - logs, with open, committed and aborted transactions, compaction gaps and a log start that moves: [Cluster.Append],
 //     [Cluster.AppendTxn], [Cluster.EndTxn], [Cluster.Remove], [Cluster.Truncate];
 //   - produced records that are written, acknowledged, held back, refused or written without an answer: [Producer];
-//   - transactions whose producer is fenced, whose coordinator gives them up, whose markers come late: [Transactions];
+//   - transactions whose producer is fenced, whose coordinator gives them up, whose markers come late and one by one:
+//     [Transactions], [AsyncMarkers];
 //   - groups that rebalance, expire members and hand out member ids behind a member's back: [Group];
-//   - any request that fails, hangs, or takes effect and loses its answer: [Cluster.Inject].
+//   - leaders that move: [Cluster.MoveLeader];
+//   - any request that fails, hangs, takes effect and loses its answer, or takes effect long after it was given up, or again:
+//     [Cluster.Inject].
 //
 // All methods may also be called from several goroutines.
 package brokertest
@@ -29,10 +32,12 @@ type Cluster struct {
 	mu        sync.Mutex
 	id        string
 	blocking  bool
+	async     bool       // markers of transactions wait for WriteMarker
 	changed   *sync.Cond // broadcast after every change, for Blocking
 	topics    map[string]*topic
 	groups    map[string]*Group
 	faults    []*Fault
+	late      []lateRequest
 	calls     []Call
 	producers []*Producer
 	txns      map[string]*coordinated // by transactional id
@@ -52,6 +57,10 @@ type Option func(*Cluster)
 // Blocking makes Poll, Read and CommittedOffsets wait for their context as the real clients do, for tests that run an
 // instance on goroutines. Without it they return at once with what is there.
 func Blocking() Option { return func(c *Cluster) { c.blocking = true } }
+
+// AsyncMarkers lets the markers of each transaction, and its offsets, reach their partitions one by one, when the test says so:
+// see [Cluster.Markers].
+func AsyncMarkers() Option { return func(c *Cluster) { c.async = true } }
 
 // ClusterID sets the cluster's id; it is "test-cluster" otherwise.
 func ClusterID(id string) Option { return func(c *Cluster) { c.id = id } }

@@ -40,6 +40,9 @@ type Fault struct {
 	// Applied lets the request take effect before its answer is replaced by Err: a lost answer. Otherwise the request
 	// itself is lost.
 	Applied bool
+	// Late keeps the request on its way: it takes effect when ApplyLate says so, whatever its answer was. With Applied it takes
+	// effect now and once more then.
+	Late bool
 	// Block holds the request back until Release or the end of its context, before it takes effect or (if Applied) after.
 	// Without an Err it goes on then as if nothing had been. The call must be made on a goroutine of its own; Do tells that
 	// it is held. OpFetch cannot be held.
@@ -99,6 +102,31 @@ func (i *Injected) Release() {
 	i.c.changed.Broadcast()
 }
 
+// lateRequest is a request that was answered for and is still on its way.
+type lateRequest struct {
+	call  Call
+	apply func() error
+}
+
+// Late counts the requests that are still on their way, see Fault.
+func (c *Cluster) Late() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.late)
+}
+
+// ApplyLate lets a request that is still on its way arrive: the i-th of those that Late counts. It returns it with what the
+// broker had to say, which nobody hears.
+func (c *Cluster) ApplyLate(i int) Call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.late[i]
+	c.late = slices.Delete(c.late, i, i+1)
+	r.call.Err = r.apply()
+	c.changed.Broadcast()
+	return r.call
+}
+
 // fault takes the fault that strikes a request, nil if none. The cluster is locked.
 func (c *Cluster) fault(call Call) *Fault {
 	for i, f := range c.faults {
@@ -131,6 +159,9 @@ func (c *Cluster) strike(ctx context.Context, f *Fault, call Call, apply func() 
 	if f.Applied {
 		err = apply()
 	}
+	if f.Late {
+		c.late = append(c.late, lateRequest{call, apply})
+	}
 	if f.Do != nil {
 		f.Do(call)
 	}
@@ -141,9 +172,9 @@ func (c *Cluster) strike(ctx context.Context, f *Fault, call Call, apply func() 
 		if !f.Applied && f.Err == nil {
 			err = apply()
 		}
-		if f.Err == nil {
-			return err
-		}
+	}
+	if f.Err == nil {
+		return err
 	}
 	return f.Err // what was answered is lost
 }

@@ -191,12 +191,24 @@ func (c *Cluster) CutEnd(tp broker.TopicPartition, from int64) {
 			delete(l.open, txn)
 		}
 	}
+	l.nextEpoch()
+	c.changed.Broadcast()
+}
+
+// MoveLeader raises the leader epoch of a partition, as an election does that loses nothing.
+func (c *Cluster) MoveLeader(tp broker.TopicPartition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mustLog(tp).nextEpoch()
+	c.changed.Broadcast()
+}
+
+func (l *partitionLog) nextEpoch() {
 	l.epoch++
 	for len(l.epochs) > 0 && l.epochs[len(l.epochs)-1].start >= l.end {
 		l.epochs = l.epochs[:len(l.epochs)-1]
 	}
 	l.epochs = append(l.epochs, epochStart{l.epoch, l.end})
-	c.changed.Broadcast()
 }
 
 // Records returns what a reader of committed records finds in a partition.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/millrace-io/millrace/internal/broker"
 )
@@ -54,7 +55,7 @@ func (c *Cluster) Transactions(id string) *Transactions {
 	defer c.mu.Unlock()
 	t.txn = t
 	if c.txns[id] == nil {
-		c.txns[id] = &coordinated{expired: -1, offsets: make(map[string]map[broker.TopicPartition]broker.OffsetMeta)}
+		c.txns[id] = &coordinated{expired: -1, held: c.async, offsets: make(map[string]map[broker.TopicPartition]broker.OffsetMeta)}
 	}
 	return t
 }
@@ -142,9 +143,9 @@ func (t *Transactions) CommitOffsets(ctx context.Context, group string, id broke
 	if !t.acked {
 		return t.errorf("commit offsets", errors.New("no record was acknowledged in the transaction"))
 	}
-	g, x := t.c.group(group), t.coordinator()
+	g, x, epoch := t.c.group(group), t.coordinator(), t.epoch
 	return t.note(t.c.do(ctx, Call{Op: OpTxnOffsets, Txn: t.id, Group: group, Identity: id, Offsets: maps.Clone(offsets)}, func() error {
-		if x.epoch != t.epoch {
+		if x.epoch != epoch {
 			fenced := make(map[broker.TopicPartition]broker.Code, len(offsets))
 			for tp := range offsets {
 				fenced[tp] = broker.CodeProducerFenced
@@ -185,15 +186,17 @@ func (t *Transactions) End(ctx context.Context, commit bool) error {
 	} else if t.state != txnOpen {
 		return t.errorf(what, fmt.Errorf("%w: no transaction is open", broker.CodeInvalidTxnState))
 	}
-	x := t.coordinator()
+	x, epoch := t.coordinator(), t.epoch
 	err := t.c.do(ctx, Call{Op: OpEndTxn, Txn: t.id, Commit: commit}, func() error {
 		switch {
-		case x.expired == t.epoch && x.epoch == t.epoch+1:
+		case x.expired == epoch && x.epoch == epoch+1:
 			if commit {
 				return t.errorf(what, broker.CodeInvalidTxnState)
 			}
 			// It is aborted already: the coordinator takes this for the same abort asked again.
-		case x.epoch != t.epoch:
+		case x.ended && x.commit == commit && x.epoch == epoch+1:
+			// It was asked before: the same answer.
+		case x.epoch != epoch:
 			return t.errorf(what, broker.CodeProducerFenced)
 		case x.open:
 			t.c.decide(t.id, commit)
@@ -242,7 +245,7 @@ func (c *Cluster) decide(id string, commit bool) {
 	x := c.txns[id]
 	x.open, x.ended, x.commit = false, true, commit
 	x.epoch++
-	if !x.held {
+	if !x.held || len(c.markers(id)) == 0 {
 		c.complete(id)
 	}
 }
@@ -251,13 +254,89 @@ func (c *Cluster) decide(id string, commit bool) {
 func (c *Cluster) complete(id string) {
 	x := c.txns[id]
 	c.endTxn(id, x.commit)
-	for group, offsets := range x.offsets {
-		if x.commit {
-			maps.Copy(c.group(group).committed, offsets)
+	for group := range x.offsets {
+		c.endOffsets(x, group)
+	}
+	x.ended = false
+	c.changed.Broadcast()
+}
+
+// endOffsets makes the offsets of a transaction those of a group, or drops them.
+func (c *Cluster) endOffsets(x *coordinated, group string) {
+	if x.commit {
+		maps.Copy(c.group(group).committed, x.offsets[group])
+	}
+	delete(x.offsets, group)
+}
+
+// Marker is the end of a transaction on its way to one partition, or to the offsets of a group.
+type Marker struct {
+	Txn    string
+	Commit bool
+	broker.TopicPartition
+	Group string // in place of a partition
+}
+
+// String names the marker.
+func (m Marker) String() string {
+	what, at := "abort", fmt.Sprintf("%s-%d", m.Topic, m.Partition)
+	if m.Commit {
+		what = "commit"
+	}
+	if m.Group != "" {
+		at = "the offsets of " + m.Group
+	}
+	return fmt.Sprintf("%s of %s to %s", what, m.Txn, at)
+}
+
+// Markers lists what WriteMarker can write, in a fixed order.
+func (c *Cluster) Markers() []Marker {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []Marker
+	for _, id := range slices.Sorted(maps.Keys(c.txns)) {
+		if c.txns[id].ended {
+			all = append(all, c.markers(id)...)
 		}
 	}
-	clear(x.offsets)
-	x.ended = false
+	return all
+}
+
+func (c *Cluster) markers(id string) []Marker {
+	x := c.txns[id]
+	var tps []broker.TopicPartition
+	for _, t := range c.topics {
+		for p, l := range t.logs {
+			if _, open := l.open[id]; open {
+				tps = append(tps, TP(t.name, int32(p)))
+			}
+		}
+	}
+	broker.SortPartitions(tps)
+	var all []Marker
+	for _, tp := range tps {
+		all = append(all, Marker{Txn: id, Commit: x.commit, TopicPartition: tp})
+	}
+	for _, group := range slices.Sorted(maps.Keys(x.offsets)) {
+		all = append(all, Marker{Txn: id, Commit: x.commit, Group: group})
+	}
+	return all
+}
+
+// WriteMarker writes one of the markers that Markers lists. With the last one the transaction is complete: the next one of the
+// id may be written.
+func (c *Cluster) WriteMarker(m Marker) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	x := c.mustTxn(m.Txn)
+	if m.Group != "" {
+		c.endOffsets(x, m.Group)
+	} else {
+		c.endTxn(m.Txn, x.commit, m.TopicPartition)
+	}
+	if len(c.markers(m.Txn)) == 0 {
+		x.ended = false
+	}
 	c.changed.Broadcast()
 }
 
