@@ -127,6 +127,11 @@ func (s *Stepper) Finished() (done bool, err error) { return s.finished, s.err }
 // NextWakeMs is when the machine wants a Tick at the latest.
 func (s *Stepper) NextWakeMs() (ms int64, ok bool) { return s.machine.NextWakeMs() }
 
+// Lingering tells whether a task that was taken away has records on their way.
+func (s *Stepper) Lingering() bool {
+	return slices.ContainsFunc(s.machine.lingers, func(t *slot) bool { return !t.looked })
+}
+
 // State is what the instance does as a whole.
 func (s *Stepper) State() State { return s.machine.State() }
 

@@ -116,6 +116,20 @@ func (c *Cluster) DeleteTopic(name string) {
 	c.changed.Broadcast()
 }
 
+// Partitions lists all partitions, sorted.
+func (c *Cluster) Partitions() []broker.TopicPartition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var tps []broker.TopicPartition
+	for _, t := range c.topics {
+		for p := range t.logs {
+			tps = append(tps, TP(t.name, int32(p)))
+		}
+	}
+	broker.SortPartitions(tps)
+	return tps
+}
+
 // log finds a partition's log; nil if the cluster does not have it.
 func (c *Cluster) log(tp broker.TopicPartition) *partitionLog {
 	t := c.topics[tp.Topic]

@@ -72,6 +72,9 @@ func (c *Coordinator) Finish() {
 	}
 }
 
+// Tasks are those of the group.
+func (c *Coordinator) Tasks() []broker.TaskID { return c.tasks }
+
 // Owner is the member that has a task, nil if nobody has.
 func (c *Coordinator) Owner(id broker.TaskID) *Membership { return c.owner[id] }
 

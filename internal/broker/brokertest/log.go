@@ -219,6 +219,14 @@ func (c *Cluster) Records(tp broker.TopicPartition) []broker.Record {
 	return l.read(tp, l.start, true, 0).Records
 }
 
+// Committed returns what a reader of committed records finds in a partition from an offset on, with how far it can read and
+// where the log ends. No fault strikes it.
+func (c *Cluster) Committed(tp broker.TopicPartition, offset int64) broker.Batch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mustLog(tp).read(tp, offset, true, 0)
+}
+
 // AllRecords returns what a reader of uncommitted records finds in a partition.
 func (c *Cluster) AllRecords(tp broker.TopicPartition) []broker.Record {
 	c.mu.Lock()

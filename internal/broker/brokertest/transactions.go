@@ -385,6 +385,20 @@ func (c *Cluster) OpenTxn(id string) bool {
 	return c.mustTxn(id).open
 }
 
+// OpenTxns lists the ids whose transaction has begun at the coordinator and not been decided, sorted.
+func (c *Cluster) OpenTxns() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ids []string
+	for id, x := range c.txns {
+		if x.open {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
 // mustTxn is for calls of the test itself, whose mistakes are not errors to handle.
 func (c *Cluster) mustTxn(id string) *coordinated {
 	x := c.txns[id]
