@@ -19,14 +19,23 @@ const (
 	aborted                // it was killed inside its transaction
 )
 
-// killInside kills a process if it is inside an open transaction of the given id: it is halted, and killed if nobody has asked for
-// the end of the transaction by then.
-func killInside(ctx context.Context, admin *kadm.Client, p *child.Process, id string) (outcome, error) {
+// haltInside halts a process if it is inside an open transaction of the given id, and tells whether it was: nobody has asked for the
+// end of the transaction by then. If it was not, it runs on.
+func haltInside(ctx context.Context, admin *kadm.Client, p *child.Process, id string) (bool, error) {
 	if err := p.Pause(); err != nil {
-		return spared, err
+		return false, err
 	}
-	if !ongoing(ctx, admin, id) {
-		return spared, p.Resume()
+	if ongoing(ctx, admin, id) {
+		return true, nil
+	}
+	return false, p.Resume()
+}
+
+// killInside kills a process if it is inside an open transaction of the given id.
+func killInside(ctx context.Context, admin *kadm.Client, p *child.Process, id string) (outcome, error) {
+	halted, err := haltInside(ctx, admin, p, id)
+	if err != nil || !halted {
+		return spared, err
 	}
 	p.Kill()
 	if !ongoing(ctx, admin, id) {

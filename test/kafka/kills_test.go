@@ -366,24 +366,7 @@ func (d *driver) finish(kills int) {
 	}
 	d.run.stop()
 
-	var lost, doubled, wrong int64
-	for _, again := range []bool{false, true} {
-		seen, all := d.run.first, newAuditor(again)
-		topic := d.topics.First
-		if again {
-			seen, topic = d.run.second, d.topics.Second
-		}
-		for _, r := range kafkatest.ReadAll(d.t, d.broker, topic, kafkatest.Committed) {
-			all.take(r)
-		}
-		for _, a := range []*auditor{seen, all} {
-			a.close(n)
-			lost, doubled, wrong = lost+a.lost, doubled+a.doubled, wrong+a.wrong+a.unknown
-			for _, f := range a.findings {
-				d.t.Error(f)
-			}
-		}
-	}
+	lost, doubled, wrong := d.run.judge(d.t, d.broker, n)
 	open := d.openAtTheEnd()
 	for _, t := range open {
 		d.t.Errorf("transaction %s is open: %s", t.TxnID, t.State)

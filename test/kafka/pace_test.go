@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -26,6 +27,7 @@ type ledgerRun struct {
 	fed     bool      // there will be no more of them
 	err     error
 
+	topics  topics
 	cancel  context.CancelFunc
 	enough  chan struct{}
 	workers sync.WaitGroup
@@ -34,7 +36,7 @@ type ledgerRun struct {
 // startLedger starts to feed and to read.
 func startLedger(ctx context.Context, b kafkatest.Broker, t topics) (*ledgerRun, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &ledgerRun{moved: make(chan struct{}), first: newAuditor(false), second: newAuditor(true), last: time.Now(), cancel: cancel, enough: make(chan struct{})}
+	r := &ledgerRun{topics: t, moved: make(chan struct{}), first: newAuditor(false), second: newAuditor(true), last: time.Now(), cancel: cancel, enough: make(chan struct{})}
 	reader, err := kgo.NewClient(kgo.SeedBrokers(b.Bootstrap()...), kgo.ConsumeTopics(t.First, t.Second), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.MetadataMinAge(100*time.Millisecond), kgo.MetadataMaxAge(5*time.Second))
 	if err != nil {
@@ -179,4 +181,27 @@ func (r *ledgerRun) finish(ctx context.Context) (int64, error) {
 func (r *ledgerRun) stop() {
 	r.cancel()
 	r.workers.Wait()
+}
+
+// judge counts what is wrong with the results of n entries of each key: with those that the reader has seen as they came, and with
+// all that are there when nobody writes any more. It comes after stop.
+func (r *ledgerRun) judge(t *testing.T, b kafkatest.Broker, n int64) (lost, doubled, wrong int64) {
+	t.Helper()
+	for _, side := range []struct {
+		seen  *auditor
+		topic string
+	}{{r.first, r.topics.First}, {r.second, r.topics.Second}} {
+		all := newAuditor(side.seen.again)
+		for _, rec := range kafkatest.ReadStable(t, b, side.topic) {
+			all.take(rec)
+		}
+		for _, a := range []*auditor{side.seen, all} {
+			a.close(n)
+			lost, doubled, wrong = lost+a.lost, doubled+a.doubled, wrong+a.wrong+a.unknown
+			for _, f := range a.findings {
+				t.Error(f)
+			}
+		}
+	}
+	return lost, doubled, wrong
 }
