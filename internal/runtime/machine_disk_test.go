@@ -36,6 +36,7 @@ func onDisk(t *testing.T, fs vfs.FS, free func(string) (int64, error)) stepOptio
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = db.Close() })
+		s.db = db
 		c.OpenSet = db.OpenSet
 		c.Headers = func(name string) (map[string]state.Header, error) {
 			all, err := db.Tasks()

@@ -35,7 +35,8 @@ type stepper struct {
 
 	lines []string // of the trace
 
-	auto bool // carry out works, restores and commits at once
+	db   *state.DB // of onDisk
+	auto bool      // carry out works, restores and commits at once
 }
 
 type stepOption func(*Config, *stepper)
@@ -104,7 +105,7 @@ func newStepperAt(t *testing.T, c *brokertest.Cluster, topo *topology.Topology, 
 		o(&cfg, s)
 	}
 	s.machine = NewMachine(cfg, &shared{
-		clock: s.clock, producer: cfg.Producer, maxRecord: book.maxRecord, retention: book.retention, log: log, sliceMs: 10, sliceRecords: 100, privateBytes: 1 << 20,
+		clock: s.clock, producer: cfg.Producer, maxRecord: book.maxRecord, retention: book.retention, log: cfg.Logger, sliceMs: 10, sliceRecords: 100, privateBytes: 1 << 20,
 	})
 	s.hands = hands{
 		fetchers: []broker.Fetcher{s.fetch}, fetcherOf: func(string) broker.Fetcher { return s.fetch }, member: s.member,

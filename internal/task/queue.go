@@ -7,8 +7,10 @@ import (
 
 // queue holds the fetched records of one input partition, in offset order.
 type queue struct {
-	in   broker.TopicPartition
-	head op.Head
+	in broker.TopicPartition
+	// offsetMeta is the key under which the offset stands with the state.
+	offsetMeta string
+	head       op.Head
 
 	batches [][]broker.Record // the first one from next on
 	next    int

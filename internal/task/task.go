@@ -22,6 +22,9 @@ import (
 // ObservedMeta is the key under which a windowed operator's observed time stands beside its store.
 const ObservedMeta = "observed"
 
+// offsetMeta begins the keys under which the input offsets that a state stands for are kept, beside one store of the task.
+const offsetMeta = "offset "
+
 // Config describes a task.
 type Config struct {
 	ID  processor.TaskID
@@ -60,6 +63,9 @@ type Task struct {
 	byTP   map[broker.TopicPartition]*queue
 	idleMs int64
 	stores []string // that have observed times
+	// offsetStore is the store beside which the input offsets stand that the state stands for; empty without stores.
+	offsetStore string
+	byHand      *ByHand
 
 	commitNeeded bool
 	idle         IdleReason
@@ -101,7 +107,7 @@ func New(cfg Config) (*Task, error) {
 
 func (t *Task) openQueues(cfg Config) error {
 	for _, in := range cfg.Inputs {
-		q := &queue{in: in, position: -1, end: -1, idleSinceMs: -1, partitionTimeMs: codec.NoTime, committed: -1}
+		q := &queue{in: in, offsetMeta: fmt.Sprintf("%s%s-%d", offsetMeta, in.Topic, in.Partition), position: -1, end: -1, idleSinceMs: -1, partitionTimeMs: codec.NoTime, committed: -1}
 		if c, ok := cfg.Committed[in]; ok && c.Offset >= 0 {
 			q.position, q.committed = c.Offset, c.Offset
 		}
@@ -117,20 +123,35 @@ func (t *Task) openQueues(cfg Config) error {
 	return nil
 }
 
+// ByHand is an input whose committed offset was not written by the application.
+type ByHand struct {
+	broker.TopicPartition
+	Committed int64 // -1: none any more
+	Stored    int64 // up to where the state on disk has processed it; -1 unknown
+}
+
+// OffsetByHand tells of an input whose offset was set by hand; nil if there is none. All times of the task have started unset then.
+func (t *Task) OffsetByHand() *ByHand { return t.byHand }
+
 // restoreTimes takes up partition times, stream time and the operators' observed times. An offset that stands without
-// metadata was set by hand: nothing is known of the time then, and all observed times start unset.
+// metadata, or below the one that is stored with the state, was set by hand: nothing is known of the time then, and all times
+// start unset.
 func (t *Task) restoreTimes(cfg Config) {
 	t.env.Observed, t.env.Emitted = make(map[string]int64), make(map[string]int64)
+	t.chooseOffsetStore(cfg.Sub)
 	for _, q := range t.queues {
-		c := cfg.Committed[q.in]
-		if q.committed < 0 {
+		c, at := cfg.Committed[q.in], q.committed
+		stored, known := cfg.Set.Meta(t.offsetStore, q.offsetMeta)
+		if at < 0 && !known {
 			continue
 		}
 		m, ok := codec.ParseOffsetMetadata(c.Metadata)
-		if !ok {
-			clear(t.env.Observed)
-			clear(t.env.Emitted)
-			t.env.StreamTimeMs = codec.NoTime
+		if !ok || known && at < stored {
+			if !known {
+				stored = -1
+			}
+			t.byHand = &ByHand{TopicPartition: q.in, Committed: at, Stored: stored}
+			t.forgetTimes()
 			return
 		}
 		q.partitionTimeMs = m.PartitionTimeMs
@@ -164,6 +185,28 @@ func (t *Task) restoreTimes(cfg Config) {
 		if known {
 			t.env.Guessed[s.Name] = min(at, t.env.StreamTimeMs)
 		}
+	}
+}
+
+// chooseOffsetStore finds the store beside which input offsets stand: one that a restart keeps, if there is one.
+func (t *Task) chooseOffsetStore(sub *topology.Subtopology) {
+	for _, s := range sub.Stores {
+		if t.offsetStore == "" || s.Persistent {
+			t.offsetStore = s.Name
+		}
+		if s.Persistent {
+			return
+		}
+	}
+}
+
+// forgetTimes unsets what was taken up so far.
+func (t *Task) forgetTimes() {
+	clear(t.env.Observed)
+	clear(t.env.Emitted)
+	t.env.StreamTimeMs = codec.NoTime
+	for _, q := range t.queues {
+		q.partitionTimeMs = codec.NoTime
 	}
 }
 

@@ -51,7 +51,17 @@ func (t *Task) HandOver() (*Unit, error) {
 			return nil, err
 		}
 	}
-	u := &Unit{Task: t.id, Outputs: t.env.TakeOutputs(), Offsets: t.offsets(observed), State: t.set.HandOver()}
+	offsets := t.offsets(observed)
+	if t.offsetStore != "" {
+		for _, q := range t.queues {
+			if o, ok := offsets[q.in]; ok {
+				if err := t.set.SetMeta(t.offsetStore, q.offsetMeta, o.Offset); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	u := &Unit{Task: t.id, Outputs: t.env.TakeOutputs(), Offsets: offsets, State: t.set.HandOver()}
 	t.commitNeeded = false
 	return u, nil
 }

@@ -1,0 +1,225 @@
+package runtime
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/broker/brokertest"
+	"github.com/millrace-io/millrace/internal/codec"
+	"github.com/millrace-io/millrace/internal/metrics"
+	"github.com/millrace-io/millrace/internal/op"
+	"github.com/millrace-io/millrace/internal/topology"
+	"github.com/millrace-io/millrace/processor"
+	"github.com/millrace-io/millrace/serde"
+	"github.com/millrace-io/millrace/window"
+)
+
+// closingTopology counts by key and windows of 10 ms without grace.
+func closingTopology(t testing.TB, persistent bool) *topology.Topology {
+	return build(t, func(b *topology.Builder) {
+		spec := &op.TableSpec{Store: "counts"}
+		b.AddSource(topology.Source{Name: "source", Topics: []string{"in"}, Op: op.NewSource(op.SourceSpec[string, string]{Key: serde.String, Value: serde.String})})
+		b.AddProcessor(topology.Processor{Name: "count", Parents: []string{"source"}, Op: op.NewWindowAggregate(window.Tumbling(10*time.Millisecond),
+			op.WindowAggregateSpec[string, string, int64]{
+				Table: spec, Late: new(string),
+				Fold: func(_ *processor.Record[string, string], n int64, _ bool) (int64, bool, error) {
+					return n + 1, true, nil
+				},
+			})})
+		b.AddStore(topology.Store{
+			Name: "counts", Kind: topology.Window, Persistent: persistent, Logged: true, RetentionMs: 10, WindowSizeMs: 10, Def: spec,
+			Op: &op.WindowFactory[string, int64]{Spec: op.StoreSpec{Name: "counts", Logged: true}, SizeMs: 10, Key: serde.String, Value: serde.Int64},
+		}, "count")
+	})
+}
+
+func at(key string, ms int64) broker.Record {
+	return broker.Record{Key: []byte(key), Value: []byte("v"), TimestampMs: ms}
+}
+
+// late counts the records that came after the close of their window, over the lives of an instance.
+func (s *stepper) late() int64 {
+	return s.machine.cfg.Task.Metrics.Dropped("count", metrics.Late).Value()
+}
+
+func logged(b *bytes.Buffer) stepOption {
+	return func(c *Config, _ *stepper) { c.Logger = slog.New(slog.NewTextHandler(b, nil)) }
+}
+
+// kill ends an instance as a crash does.
+func (s *stepper) kill() {
+	s.group.Expire(s.member)
+	s.prod.Hold()
+}
+
+// A window that has closed stays closed: over a restart in another process, without state and with the state that is on disk,
+// and where the task drops to its last commit in place. What was not committed before the crash is taken again, and is not late.
+func TestTimes_closedWindowsStayClosed(t *testing.T) {
+	for name, disk := range map[string]bool{"in memory": false, "on disk": true} {
+		t.Run(name, func(t *testing.T) {
+			guarantees(t, func(t *testing.T, eos bool) {
+				fs := vfs.NewCrashableMem()
+				var opts []stepOption
+				if eos {
+					opts = append(opts, transactional("app-x"))
+				}
+				c := cluster()
+				topo := closingTopology(t, disk)
+				start := func(extra ...stepOption) *stepper {
+					all := append(append([]stepOption{}, opts...), extra...)
+					if disk {
+						fs = fs.CrashClone(vfs.CrashCloneCfg{}) // what was not synced is gone
+						all = append(all, onDisk(t, fs, nil))
+					}
+					return newStepper(t, c, topo, all...)
+				}
+				s := start()
+				s.settle()
+				s.assign(t0)
+				c.Append(tp("in", 0), at("a", 5), at("a", 25)) // [0,10) is closed
+				s.settle()
+				s.advance(100 * time.Millisecond)
+				s.wantCommitted(2)
+				c.Append(tp("in", 0), at("b", 99), at("a", 26)) // the second is late, after the first
+				s.settle()
+				if n := s.late(); n != 1 {
+					t.Fatalf("%d records are late before the crash, want 1", n)
+				}
+				s.kill()
+
+				var log bytes.Buffer
+				s = start(logged(&log))
+				s.settle()
+				s.assign(t0)
+				c.Append(tp("in", 0), at("a", 6))
+				s.settle()
+				s.advance(100 * time.Millisecond)
+				s.wantCommitted(5)
+				if n := s.late(); n != 2 {
+					t.Errorf("%d records are late after the crash, want those at 26 and 6", n)
+				}
+				if strings.Contains(log.String(), "by hand") {
+					t.Errorf("the log says:\n%s", &log)
+				}
+
+				// In place: the commit fails for good, and the task begins again from its last one.
+				op := brokertest.OpCommitOffsets
+				if eos {
+					op = brokertest.OpTxnOffsets
+				}
+				c.Inject(brokertest.Fault{Op: op, Err: broker.CodeOffsetMetadataTooLarge})
+				c.Append(tp("in", 0), at("c", 120), at("a", 98))
+				s.settle()
+				s.advance(100 * time.Millisecond)
+				s.advance(time.Second)
+				s.advance(100 * time.Millisecond)
+				s.wantCommitted(7)
+				if n := s.late(); n != 4 { // the record at 98 twice
+					t.Errorf("%d records are late after the failed commit, want 4", n)
+				}
+			})
+		})
+	}
+}
+
+// Another application has committed before: what it wrote of the time, and what is in the changelog, count. Where the changelog
+// is behind an open end, as under at-least-once, the task's own time does.
+func TestTimes_takeover(t *testing.T) {
+	guarantees(t, func(t *testing.T, eos bool) {
+		for name, x := range map[string]struct {
+			streamMs int64
+			late     int64
+		}{"the changelog is level": {30, 1}, "the changelog is ahead": {9, 0}} {
+			t.Run(name, func(t *testing.T) {
+				var opts []stepOption
+				if eos {
+					opts = append(opts, transactional("app-x"))
+				}
+				c := cluster()
+				first := newStepper(t, c, closingTopology(t, false), opts...)
+				first.settle()
+				first.assign(t0)
+				c.Append(tp("in", 0), at("a", 5), at("a", 25))
+				first.settle()
+				first.advance(100 * time.Millisecond)
+				first.step(Stop{})
+				first.settle()
+				// Kafka Streams writes the partition's time alone.
+				text, _ := codec.AppendOffsetMetadata(nil, codec.OffsetMetadata{PartitionTimeMs: x.streamMs, StreamTimeMs: x.streamMs})
+				c.Group("app").Commit(tp("in", 0), broker.OffsetMeta{Offset: 2, Metadata: string(text), Epoch: -1})
+				s := newStepper(t, c, closingTopology(t, false), opts...)
+				s.settle()
+				s.assign(t0)
+				c.Append(tp("in", 0), at("a", 6))
+				s.settle()
+				s.advance(100 * time.Millisecond)
+				s.wantCommitted(3)
+				if n := s.late(); n != x.late {
+					t.Errorf("%d records are late, want %d", n, x.late)
+				}
+			})
+		}
+	})
+}
+
+// An offset that was set by hand lets all times start unset, and the log says so: without metadata, as tools set it, and below
+// the offset that the state on disk stands for, whatever its metadata says. So does one that was deleted.
+func TestTimes_offsetSetByHand(t *testing.T) {
+	guarantees(t, func(t *testing.T, eos bool) {
+		var opts []stepOption
+		if eos {
+			opts = append(opts, transactional("app-x"))
+		}
+		for name, x := range map[string]struct {
+			offset int64
+			keep   bool // the metadata
+			want   string
+			late   int64
+		}{
+			"without metadata": {2, false, "committed=2 state_stands_for=2", 0},
+			"rewound":          {1, true, "committed=1 state_stands_for=2", 0},
+			"deleted":          {-1, false, "committed=-1 state_stands_for=2", 1}, // the state keeps no window as old as the first record's
+		} {
+			t.Run(name, func(t *testing.T) {
+				fs := vfs.NewMem()
+				c := cluster()
+				s := newStepper(t, c, closingTopology(t, true), append(opts, onDisk(t, fs, nil))...)
+				s.settle()
+				s.assign(t0)
+				c.Append(tp("in", 0), at("a", 5), at("a", 25))
+				s.settle()
+				s.advance(100 * time.Millisecond)
+				s.step(Stop{})
+				s.settle()
+				if err := s.db.Close(); err != nil {
+					t.Fatal(err)
+				}
+				o := c.Group("app").Committed(tp("in", 0))
+				if o.Offset = x.offset; !x.keep {
+					o.Metadata = ""
+				}
+				c.Group("app").Commit(tp("in", 0), o)
+				var log bytes.Buffer
+				s = newStepper(t, c, closingTopology(t, true), append(opts, onDisk(t, fs, nil), logged(&log))...)
+				s.settle()
+				s.assign(t0)
+				c.Append(tp("in", 0), at("a", 26))
+				s.settle()
+				s.advance(100 * time.Millisecond)
+				s.wantCommitted(3)
+				if n := s.late(); n != x.late {
+					t.Errorf("%d records are late, want %d: no time is known", n, x.late)
+				}
+				if text := log.String(); !strings.Contains(text, "set by hand") || !strings.Contains(text, x.want) || !strings.Contains(text, "task=0_0") {
+					t.Errorf("the log does not say %q:\n%s", x.want, text)
+				}
+			})
+		}
+	})
+}
