@@ -37,6 +37,31 @@ type Builder struct {
 	optimized map[Optimization]bool
 	// selfJoins rewrite the inner joins whose sides are one stream, see SingleStoreSelfJoin.
 	selfJoins []func(*topology.Builder)
+	// results are what calls returned that must be used.
+	results []result
+}
+
+// result is what a call returned, and what is wrong if nothing is done with it.
+type result struct {
+	used *bool
+	pos  topology.Pos
+	what string
+}
+
+// mustBeUsed makes it an error if nothing is done with the result of a step. The function says that something is.
+func (b *Builder) mustBeUsed(s *step, what string) (used func()) {
+	r := result{new(bool), s.pos, s.verb + ": " + what}
+	b.results = append(b.results, r)
+	return func() { *r.used = true }
+}
+
+func (b *Builder) checkResults() {
+	for _, r := range b.results {
+		if !*r.used {
+			b.t.Errorf(r.pos, "%s", r.what)
+			*r.used = true // told once
+		}
+	}
 }
 
 // BuildOption is an option of a Builder.
@@ -71,6 +96,7 @@ func NewBuilder(opts ...BuildOption) *Builder {
 //
 // In Kafka Streams: StreamsBuilder#build.
 func (b *Builder) Build() (*Topology, error) {
+	b.checkResults()
 	declared, wider := b.optimizeGraph()
 	t, err := declared.Build(b.opts)
 	if err != nil {
@@ -177,6 +203,8 @@ type step struct {
 	role topology.Role
 	// ownTopic says that the step's repartition topic is the user's: none is merged with it.
 	ownTopic bool
+	// keyTold and valueTold say that the lack of the serde of the step's input has been told.
+	keyTold, valueTold bool
 	stepOptions
 }
 
@@ -190,6 +218,7 @@ func (b *Builder) begin(verb string, opts []StepOption, allowed ...string) *step
 	}
 	s.needs(!s.nilFunc)
 	s.contradictions(func(what string) { s.errorf("%s: %s", verb, what) })
+	s.checkNames()
 	s.dropMissingStores()
 	for _, name := range s.set {
 		if !slices.Contains(allowed, name) {
@@ -210,6 +239,17 @@ const (
 	optPartitionBy                                       = "PartitionBy"
 	optEmitOnClose                                       = "EmitOnClose"
 	optHeaders                                           = "KeepHeaders"
+	optJoinGrace                                         = "JoinGrace"
+	optPartitionLeft, optPartitionRight                  = "PartitionLeftBy", "PartitionRightBy"
+)
+
+var (
+	startOptions = []string{optEarliest, optLatest, optBack, optNoStart}
+	// singleOptions hold a value, so giving one twice leaves open which value counts.
+	singleOptions = []string{
+		optAs, optNode, optStore, optRepartition, optRetain, optLogConfig, optKey, optValue, optOtherValue, optPartitions, optBack,
+		optTime, optIdle, optVersioned, optPartitionBy, optPartitionLeft, optPartitionRight, optJoinGrace,
+	}
 )
 
 var (
@@ -224,6 +264,23 @@ var (
 	keyedOptions = append([]string{optVersioned}, storeOptions...)
 	joinOptions  = []string{optAs, optNode, optRepartition, optAuto, optKey, optValue}
 )
+
+// checkNames refuses the names given that cannot be, and replaces them, so that each is told once and by its step.
+func (s *step) checkNames() {
+	var told []string
+	for _, name := range []*string{&s.as, &s.node, &s.store, &s.repartition} {
+		if *name == "" {
+			continue
+		}
+		if err := topology.CheckName(*name); err != nil {
+			if !slices.Contains(told, *name) {
+				s.errorf("%s: %w", s.verb, err)
+			}
+			told = append(told, *name)
+			*name = s.b.t.NextName("MISNAMED-")
+		}
+	}
+}
 
 // needs refuses a nil function.
 func (s *step) needs(given bool) {
@@ -410,6 +467,23 @@ func repartition[K, V any](s *step, in Stream[K, V], prefix string, key serde.Se
 }
 
 func (s *step) missingSerde(topic string, key, value bool, origin string) {
+	s.keyTold, s.valueTold = s.keyTold || key, s.valueTold || value
+	if origin != "" {
+		origin = " behind " + origin
+	}
+	s.errorf("%s%s needs the repartition topic %s, and does not know the serde of %s: a step that changes types, or a merge, drops it; give it as an option",
+		s.verb, origin, topic, missingSerdes(key, value))
+}
+
+// storeSerdes tells what serdes a step's store lacks, unless the same are missing in front of it and have been told.
+func (s *step) storeSerdes(store string, key, value bool) {
+	if key, value = key && !s.keyTold, value && !s.valueTold; key || value {
+		s.errorf("%s does not know the serde of %s, which the store %s needs; give it as an option", s.verb, missingSerdes(key, value), store)
+	}
+}
+
+// missingSerdes says what serdes are missing, and the options that give them.
+func missingSerdes(key, value bool) string {
 	var what []string
 	if key {
 		what = append(what, "the key (WithKey)")
@@ -417,11 +491,7 @@ func (s *step) missingSerde(topic string, key, value bool, origin string) {
 	if value {
 		what = append(what, "the value (WithValue)")
 	}
-	if origin != "" {
-		origin = " behind " + origin
-	}
-	s.errorf("%s%s needs the repartition topic %s, and does not know the serde of %s: a step that changes types, or a merge, drops it; give it as an option",
-		s.verb, origin, topic, strings.Join(what, " and of "))
+	return strings.Join(what, " and of ")
 }
 
 // callerPos finds the first frame outside of this package: the user's call.

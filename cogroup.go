@@ -27,6 +27,7 @@ type Cogrouped[K, A any] struct {
 
 type cogrouped[K, A any] struct {
 	b      *Builder
+	used   func() // a call goes on with it
 	inputs []coInput[K, A]
 }
 
@@ -88,8 +89,9 @@ func newCogroup[K, V, A any](verb string, c Cogrouped[K, A], g Grouped[K, V], ad
 	}
 	s := b.begin(verb, nil)
 	s.needs(add != nil)
-	out := &cogrouped[K, A]{b: b}
+	out := &cogrouped[K, A]{b: b, used: func() {}}
 	if c.c != nil {
+		c.c.used()
 		if other := g.g.in.b; other != b {
 			// Neither may be built: whichever it is, a part is missing.
 			for _, t := range []*topology.Builder{b.t, other.t} {
@@ -104,6 +106,7 @@ func newCogroup[K, V, A any](verb string, c Cogrouped[K, A], g Grouped[K, V], ad
 				return c
 			}
 		}
+		out.used = b.mustBeUsed(s, "the longer cogroup that it returns is not used, so the stream is in no aggregate; assign it: c = millrace."+verb+"(c, ...)")
 	}
 	out.inputs = append(out.inputs, &cogroupInput[K, V, A]{g: g.g, add: add})
 	return Cogrouped[K, A]{c: out}
@@ -165,6 +168,7 @@ func (n *cogroupNodes) allSources() []string {
 func cogroupSteps[K, A any](s *step, c *cogrouped[K, A], pass op.Factory, make func(in coInput[K, A], i int, node, storeName string) op.Factory) cogroupNodes {
 	const prefix = "COGROUPKSTREAM-AGGREGATE-"
 	var n cogroupNodes
+	c.used()
 	n.storeName, n.named = s.storeName(prefix)
 	s.requireName(n.named, "a store")
 	parents := []string{}
@@ -191,7 +195,7 @@ func cogroupSteps[K, A any](s *step, c *cogrouped[K, A], pass op.Factory, make f
 			Name: n.steps[i], Parents: []string{parents[i]}, Pos: s.pos, Op: make(in, i, n.steps[i], n.storeName),
 		})
 	}
-	s.b.t.CopartitionSources(n.allSources()...)
+	s.b.t.CopartitionSources(s.verb, s.pos, n.allSources()...)
 	s.b.t.AddProcessor(topology.Processor{Name: n.merge, Parents: n.steps, Op: pass, Pos: s.pos})
 	return n
 }

@@ -86,7 +86,7 @@ func joinTable[K, V, VT, R any](s Stream[K, V], t Table[K, VT], verb string, lef
 	if left {
 		s.b.relaxed = append(s.b.relaxed, name)
 	}
-	s.b.t.CopartitionSources(union(in.sources, t.t.sources)...)
+	s.b.t.CopartitionSources(st.verb, st.pos, union(in.sources, t.t.sources)...)
 	return Stream[K, R]{b: s.b, node: name, sources: union(in.sources, t.t.sources), key: in.key, origin: verb}
 }
 

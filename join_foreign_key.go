@@ -76,7 +76,7 @@ func PartitionLeftBy[K any](f func(k K, partitions int32) int32) StepOption {
 	return stepOption(func(o *stepOptions) {
 		o.partitionLeft = plainPartition(f)
 		o.nilFunc = o.nilFunc || f == nil
-		o.given("PartitionLeftBy")
+		o.given(optPartitionLeft)
 	})
 }
 
@@ -89,7 +89,7 @@ func PartitionRightBy[KF any](f func(k KF, partitions int32) int32) StepOption {
 	return stepOption(func(o *stepOptions) {
 		o.partitionRight = plainPartition(f)
 		o.nilFunc = o.nilFunc || f == nil
-		o.given("PartitionRightBy")
+		o.given(optPartitionRight)
 	})
 }
 
@@ -108,8 +108,6 @@ func partitionFunc[K any](s *step, option string, given any) op.PartitionFunc[K]
 	}
 	return f
 }
-
-const optPartitionLeft, optPartitionRight = "PartitionLeftBy", "PartitionRightBy"
 
 func plainForeignKey[K, V, KF any](fk func(K, V) (KF, bool)) func(context.Context, K, V) (KF, bool, error) {
 	return func(_ context.Context, k K, v V) (KF, bool, error) {
@@ -201,7 +199,7 @@ func joinForeignKey[K, VL, KF, VR, R any](l Table[K, VL], r Table[KF, VR], verb 
 	// The right task: who waits for which row, and answers.
 	t.AddSource(topology.Source{Name: receiveSource, Topics: []string{topics.Registration}, Pos: s.pos,
 		Op: op.NewSource(op.SourceSpec[KF, codec.Subscription]{Key: r.t.key, Value: op.SubscriptionSerde{}})})
-	t.CopartitionSources(union(r.t.sources, []string{receiveSource})...)
+	t.CopartitionSources(s.verb, s.pos, union(r.t.sources, []string{receiveSource})...)
 	t.AddProcessor(topology.Processor{Name: receive, Parents: []string{receiveSource}, Pos: s.pos,
 		Op: op.NewSubscriptionReceive(op.SubscriptionReceiveSpec[KF]{Topics: topics, Store: store, Foreign: r.t.key})})
 	t.AddProcessor(topology.Processor{Name: joinForeign, Parents: []string{receive}, Stores: rightStores, Pos: s.pos,
@@ -223,7 +221,7 @@ func joinForeignKey[K, VL, KF, VR, R any](l Table[K, VL], r Table[KF, VR], verb 
 	t.AddSource(topology.Source{Name: answerSource, Topics: []string{topics.Response}, Pos: s.pos,
 		Op: op.NewSource(op.SourceSpec[K, op.Answer[VR]]{Key: key, Value: serde.Serde[op.Answer[VR]](op.AnswerSerde[VR]{Value: r.t.value})})})
 	sources := union(l.t.sources, []string{answerSource})
-	t.CopartitionSources(sources...)
+	t.CopartitionSources(s.verb, s.pos, sources...)
 	t.AddProcessor(topology.Processor{Name: resolver, Parents: []string{answerSource}, Stores: leftStores, Pos: s.pos, Op: withCtx(func(ctx context.Context) op.Factory {
 		return op.NewResponseResolver(op.ResponseResolverSpec[K, VL, KF, VR, R]{
 			Topics: topics, Left: left, Table: leftRows, Value: l.t.value, Foreign: r.t.key,

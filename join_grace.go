@@ -10,9 +10,6 @@ import (
 	"github.com/millrace-io/millrace/serde"
 )
 
-// optJoinGrace is the name of the option for begin.
-const optJoinGrace = "JoinGrace"
-
 // bufferSuffix follows the name of a join in that of the store in which its records wait.
 const bufferSuffix = "-Buffer"
 

@@ -144,7 +144,7 @@ func (j *streamJoin[K, VL, VR, R]) add(l Stream[K, VL], r Stream[K, VR], w windo
 	if r.flagged {
 		r = repartitionSide(j.step, r, j.sideName("-right"), j.key, j.rvalue)
 	}
-	j.b.t.CopartitionSources(union(l.sources, r.sources)...)
+	j.b.t.CopartitionSources(j.verb, j.pos, union(l.sources, r.sources)...)
 	j.name()
 	late := new(string)
 	spec := j.addNodes(l, r, w, self, late)

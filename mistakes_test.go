@@ -62,6 +62,27 @@ func TestMistakesOfDeclarations(t *testing.T) {
 			add := func(_, _, a string) string { return a }
 			millrace.AndCogroup(millrace.Cogroup(group(b), add), group(millrace.NewBuilder()), add)
 		}},
+		{"a name twice", "Count: As is given twice", func(b *millrace.Builder) {
+			millrace.Count(group(b), as, millrace.As("y"))
+		}},
+		{"two starts", "From: StartEarliest and StartBack contradict each other", func(b *millrace.Builder) {
+			millrace.From(b, in, millrace.StartEarliest(), millrace.StartBack(hour))
+		}},
+		{"a longer cogroup that is not used", "AndCogroup: the longer cogroup that it returns is not used", func(b *millrace.Builder) {
+			add := func(_, _, a string) string { return a }
+			c := millrace.Cogroup(group(b), add)
+			millrace.AndCogroup(c, millrace.From(b, other).GroupByKey(), add)
+			c.Aggregate(func() string { return "" }, serde.String, as)
+		}},
+		{"a name with a blank", `Count: the name "a b" has the character ' '`, func(b *millrace.Builder) {
+			millrace.Count(group(b), millrace.As("a b"))
+		}},
+		{"windows with a negative grace", "CountWindows: window: grace -1s", func(b *millrace.Builder) {
+			millrace.CountWindows(group(b).WindowBy(window.Tumbling(hour).Grace(-time.Second)), as)
+		}},
+		{"values of a type without a serde", "Reduce does not know the serde of the value (WithValue), which the store x needs", func(b *millrace.Builder) {
+			millrace.MapValues(stream(b), func(v string) int { return len(v) }).GroupByKey().Reduce(func(a, _ int) int { return a }, as)
+		}},
 		{"a store without serdes", "the store st needs serdes for keys and values", func(b *millrace.Builder) {
 			uses(b, millrace.WithStores(millrace.NewKeyValueStore[string, string]("st", nil, serde.String)))
 		}},
@@ -127,6 +148,9 @@ func TestMistakesOfDeclarations(t *testing.T) {
 			}
 			if !strings.Contains(err.Error(), c.want) || mistake.Line == 0 || !strings.HasSuffix(mistake.File, "mistakes_test.go") {
 				t.Errorf("Build returned %v (%s:%d), want %q with file and line", err, mistake.File, mistake.Line, c.want)
+			}
+			if strings.Count(err.Error(), "\n") != 1 {
+				t.Errorf("Build returned %v: one mistake is one error", err)
 			}
 		})
 	}

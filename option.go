@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/millrace-io/millrace/processor"
@@ -67,6 +68,18 @@ func given(opts []StepOption, all ...bool) []StepOption {
 
 // contradictions reports options that cannot be meant as they stand.
 func (o *stepOptions) contradictions(report func(what string)) {
+	var starts []string
+	for i, name := range o.set {
+		if slices.Contains(o.set[:i], name) && slices.Contains(singleOptions, name) {
+			report(name + " is given twice; which one counts is not said")
+		}
+		if slices.Contains(startOptions, name) && !slices.Contains(starts, name) {
+			starts = append(starts, name)
+		}
+	}
+	if len(starts) > 1 {
+		report(strings.Join(starts, " and ") + " contradict each other")
+	}
 	if o.noLog && slices.Contains(o.set, optLogConfig) {
 		report("LogConfig has no use beside WithoutLog: without a log there is no topic to set up")
 	}

@@ -78,7 +78,7 @@ func addSessionStore[K, A any](s *step, w window.SessionWindows, name string, au
 	}
 	s.checkSerde("store "+name, key, value)
 	if key == nil || value == nil {
-		s.errorf("%s: the store %s needs serdes for keys and values; give them with WithKey and WithValue", s.verb, name)
+		s.storeSerdes(name, key == nil, value == nil)
 		return
 	}
 	s.b.t.AddStore(topology.Store{

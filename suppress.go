@@ -239,7 +239,7 @@ func (t Table[K, V]) Suppress(sup Suppression, opts ...StepOption) Table[K, V] {
 	s.b.t.AddProcessor(topology.Processor{Name: node, Parents: []string{t.t.node}, Op: op.NewSuppress(spec), Pos: s.pos})
 	s.checkSerde("store "+store, key, value)
 	if key == nil || value == nil {
-		s.errorf("Suppress: the store %s needs serdes for keys and values; give them with WithKey and WithValue", store)
+		s.storeSerdes(store, key == nil, value == nil)
 	} else {
 		s.b.t.AddStore(topology.Store{
 			Name: store, Kind: topology.Buffer, Persistent: !s.inMemory, Logged: !s.noLog, TopicConfigs: maps.Clone(s.topicConfig),

@@ -48,7 +48,7 @@ func TestSuppress_buildErrors(t *testing.T) {
 		}, "Suppress needs the rows of the table of TableFrom"},
 		{"no serde", func(b *millrace.Builder) {
 			millrace.MapTableValues(tableOf(b, "in", millrace.As("rows")), same).Suppress(millrace.UntilTimeLimit(time.Second, millrace.Unbounded()), millrace.As("s"))
-		}, "needs serdes"},
+		}, "does not know the serde of the value (WithValue)"},
 		{"no suppression", func(b *millrace.Builder) {
 			tableOf(b, "in", millrace.As("rows")).Suppress(millrace.Suppression{}, millrace.As("s"))
 		}, "say for how long"},

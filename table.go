@@ -128,7 +128,7 @@ func addTableStore[K, V any](s *step, node, name string, auto bool, key serde.Se
 	spec.Store = name
 	s.checkSerde("store "+name, key, value)
 	if key == nil || value == nil {
-		s.errorf("%s: the store %s needs serdes for keys and values; give them with WithKey and WithValue", s.verb, name)
+		s.storeSerdes(name, key == nil, value == nil)
 		return
 	}
 	if s.versioned {

@@ -60,7 +60,7 @@ func groupTable[K, V, K2, V2 any](t Table[K, V], verb string, opts []StepOption,
 	name := s.nodeName("KTABLE-SELECT-")
 	key, value := keySerde[K2](s, nil), valueSerde[V2](s, nil)
 	if key == nil || value == nil {
-		s.errorf("%s sends the rows through a repartition topic, and does not know the serdes of their new keys and values: give them with WithKey and WithValue", verb)
+		s.errorf("%s sends the rows through a repartition topic, and does not know the serde of %s: give it as an option", verb, missingSerdes(key == nil, value == nil))
 	}
 	s.checkSerde("the repartition topic", key, value)
 	t.t.oldValues(s)

@@ -118,7 +118,7 @@ func joinTables[K, VL, VR, R any](l Table[K, VL], r Table[K, VR], verb string, n
 		Op: withCtx(func(ctx context.Context) op.Factory { return op.NewTableJoinOther(specOf(ctx)) })})
 	s.b.t.AddProcessor(topology.Processor{Name: merge, Parents: []string{this, other}, Pos: s.pos, Op: op.NewTableJoinMerge[K, R](spec)})
 	sources := union(l.t.sources, r.t.sources)
-	s.b.t.CopartitionSources(sources...)
+	s.b.t.CopartitionSources(s.verb, s.pos, sources...)
 	key, value := l.t.key, valueSerde[R](s, nil)
 	if key == nil {
 		key = r.t.key

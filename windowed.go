@@ -121,12 +121,14 @@ func windowTable[K, A any](s *step, w window.Windows, node string, sources []str
 	}
 	if w.Validate() == nil {
 		st.GraceMs, st.RetentionMs = w.GraceMs(), s.windowRetention(w, storeName)
+	} else {
+		st.RetentionMs = st.WindowSizeMs // what is wrong with the windows has been told
 	}
 	if s.emitOnClose {
 		factory.SegmentMs = op.CloseSegmentMs(w)
 	}
 	if key == nil || value == nil {
-		s.errorf("%s: the store %s needs serdes for keys and values; give them with WithKey and WithValue", s.verb, storeName)
+		s.storeSerdes(storeName, key == nil, value == nil)
 	} else {
 		st.Op = factory
 		s.b.t.AddStore(st, users...)

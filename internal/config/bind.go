@@ -221,7 +221,7 @@ func rangeText(lo, hi int64) string {
 
 // millis takes a number of milliseconds, lo or more.
 func millis(lo int64) codec[time.Duration] {
-	what := fmt.Sprintf("must be a number of milliseconds, %d or more", lo)
+	what := fmt.Sprintf("must be a whole number of milliseconds, %d or more", lo)
 	return codec[time.Duration]{
 		parse: func(s string) (time.Duration, error) {
 			n, err := strconv.ParseInt(s, 10, 64)
@@ -230,8 +230,13 @@ func millis(lo int64) codec[time.Duration] {
 			}
 			return durationMs(n), nil
 		},
-		format: func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) },
-	}.where(what, func(d time.Duration) bool { return d >= durationMs(lo) })
+		format: func(d time.Duration) string {
+			if d%time.Millisecond != 0 {
+				return d.String() // which is refused: rounded, it would seem to be right
+			}
+			return strconv.FormatInt(d.Milliseconds(), 10)
+		},
+	}.where(what, func(d time.Duration) bool { return d >= durationMs(lo) && d%time.Millisecond == 0 })
 }
 
 // millisOr is millis(0) for a setting that may be Unset, which is shown as the text given.

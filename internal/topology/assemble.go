@@ -60,10 +60,10 @@ func assemble(b *Builder, users map[*storeDecl][]*decl) *Topology {
 	}
 	for _, group := range b.copart {
 		var sources []*Node
-		for _, name := range group {
+		for _, name := range group.sources {
 			sources = append(sources, t.byName[name])
 		}
-		t.copart = append(t.copart, sources)
+		t.copart = append(t.copart, copartitioned{group.step, group.pos, sources})
 	}
 	t.inheritIdle()
 	return t

@@ -303,11 +303,11 @@ func (c *checker) copartition() {
 	for _, group := range c.b.copart {
 		given := map[int32]RepartitionTopic{}
 		open := false
-		for _, name := range group {
+		for _, name := range group.sources {
 			d, ok := c.b.byName[name]
 			switch {
 			case !ok:
-				c.errorf(Pos{}, "the source %q, whose topics must have as many partitions as others, does not exist", name)
+				c.errorf(group.pos, "the source %q, whose topics must have as many partitions as others, does not exist", name)
 				open = true
 				continue
 			case d.kind != SourceNode || d.global:
@@ -331,7 +331,7 @@ func (c *checker) copartition() {
 			}
 		}
 		if !open && len(given) > 1 {
-			c.errorf(c.b.byName[group[0]].pos, "repartition topics that are joined have different numbers of partitions: %s", partitionList(given))
+			c.errorf(c.b.byName[group.sources[0]].pos, "repartition topics that are joined have different numbers of partitions: %s", partitionList(given))
 		}
 	}
 }

@@ -21,7 +21,7 @@ type Builder struct {
 	byStore  map[string]*storeDecl
 	topics   []RepartitionTopic
 	byTopic  map[string]int // index into topics
-	copart   [][]string     // names of source nodes
+	copart   []copartition
 	connects []connection
 	errs     []error
 }
@@ -256,10 +256,17 @@ func (b *Builder) InternalTopic(t RepartitionTopic) {
 	b.topics = append(b.topics, t)
 }
 
+// copartition is a demand for the same number of partitions: the step that makes it, where it stands, and source nodes.
+type copartition struct {
+	step    string
+	pos     Pos
+	sources []string
+}
+
 // CopartitionSources demands that all topics of these source nodes have the same number of partitions, as a join does.
-// Groups that share a topic are one group.
-func (b *Builder) CopartitionSources(sourceNames ...string) {
-	b.copart = append(b.copart, slices.Clone(sourceNames))
+// Groups that share a topic are one group. step is what errors call the step, such as JoinTable.
+func (b *Builder) CopartitionSources(step string, pos Pos, sourceNames ...string) {
+	b.copart = append(b.copart, copartition{step, pos, slices.Clone(sourceNames)})
 }
 
 // FindSource returns the declared source that reads exactly this set of topics, or this pattern. The DSL hangs a second

@@ -273,11 +273,11 @@ main.go:6: no sink writes the repartition topic "c d"`},
 				b.AddSink(Sink{Name: name + "-sink", Topic: name, Parents: []string{"in"}})
 				b.AddSource(Source{Name: name + "-source", Topics: []string{name}, Pos: at(4 + i)})
 			}
-			b.CopartitionSources("a-source", "b-source")
-			b.CopartitionSources("a-source", "nobody")
-			b.CopartitionSources("a-source", "step")
+			b.CopartitionSources("join", at(1), "a-source", "b-source")
+			b.CopartitionSources("join", at(1), "a-source", "nobody")
+			b.CopartitionSources("join", at(1), "a-source", "step")
 		}, `main.go:4: repartition topics that are joined have different numbers of partitions: "b" has 3, "a" has 4
-topology: the source "nobody", whose topics must have as many partitions as others, does not exist
+main.go:1: the source "nobody", whose topics must have as many partitions as others, does not exist
 main.go:2: "step" is no source of tasks, so its partitions cannot be compared with those of others`},
 		{"settings", func(b *Builder) {
 			b.AddStore(Store{Name: "s", TopicConfigs: map[string]string{"retention": "1", "cleanup.policy": "compact", "clean.policy": "x"}, Pos: at(3)}, "step")

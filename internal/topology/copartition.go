@@ -88,7 +88,20 @@ func (r *resolver) copartitionError(group []string, fixed string, own map[string
 		}
 		e.Topics = append(e.Topics, TopicCount{Topic: topic, Partitions: r.counts[topic]})
 	}
+	for _, c := range r.t.copart {
+		step := c.step + " at " + c.pos.String()
+		if r.reads(c.sources, group) && !slices.Contains(e.Steps, step) {
+			e.Steps = append(e.Steps, step)
+		}
+	}
 	return e
+}
+
+// reads tells whether one of the sources reads one of the topics.
+func (r *resolver) reads(sources []*Node, topics []string) bool {
+	return slices.ContainsFunc(sources, func(n *Node) bool {
+		return slices.ContainsFunc(r.topics[n], func(topic string) bool { return slices.Contains(topics, topic) })
+	})
 }
 
 // copartitionGroups returns the groups of topics by their names in the cluster; groups that share a topic are one. Each is
@@ -96,8 +109,8 @@ func (r *resolver) copartitionError(group []string, fixed string, own map[string
 func (r *resolver) copartitionGroups() [][]string {
 	index := map[string]int{}
 	var topics []string
-	for _, sources := range r.t.copart {
-		for _, n := range sources {
+	for _, c := range r.t.copart {
+		for _, n := range c.sources {
 			for _, topic := range r.topics[n] {
 				if _, ok := index[topic]; !ok {
 					index[topic] = len(topics)
@@ -107,9 +120,9 @@ func (r *resolver) copartitionGroups() [][]string {
 		}
 	}
 	u := newUnionFind(len(topics))
-	for _, sources := range r.t.copart {
+	for _, c := range r.t.copart {
 		first := -1
-		for _, n := range sources {
+		for _, n := range c.sources {
 			for _, topic := range r.topics[n] {
 				if first < 0 {
 					first = index[topic]

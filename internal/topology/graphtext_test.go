@@ -83,7 +83,7 @@ func addLine(b *Builder, line string, pos Pos, global *GlobalStore, globals *[]G
 	case "repartition":
 		b.InternalTopic(RepartitionTopic{Name: name, Partitions: int32(number("partitions")), Pos: pos})
 	case "copartition":
-		b.CopartitionSources(strings.Split(name, ",")...)
+		b.CopartitionSources("join", pos, strings.Split(name, ",")...)
 	default:
 		return fmt.Errorf("unknown word %q", words[0])
 	}

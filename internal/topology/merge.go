@@ -110,9 +110,9 @@ func (b *Builder) mergeBehind(anchor *decl, paths []repartitionPath) (wider bool
 		}
 		b.Remove(p.filter.name, p.sink.name, p.source.name)
 		for _, group := range b.copart {
-			for i, name := range group {
+			for i, name := range group.sources {
 				if name == p.source.name {
-					group[i] = source.name
+					group.sources[i] = source.name
 				}
 			}
 		}

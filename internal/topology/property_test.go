@@ -334,7 +334,7 @@ func TestCopartitionGroups(t *testing.T) {
 			sources = append(sources, fmt.Sprintf("source-%d", i))
 		}
 		for range rapid.IntRange(0, 4).Draw(t, "groups") {
-			b.CopartitionSources(rapid.SliceOfN(rapid.SampledFrom(sources), 1, 3).Draw(t, "group")...)
+			b.CopartitionSources("join", Pos{}, rapid.SliceOfN(rapid.SampledFrom(sources), 1, 3).Draw(t, "group")...)
 		}
 		topo, err := b.Build(BuildOptions{})
 		if err != nil {

@@ -63,6 +63,7 @@ type TopicCount struct {
 type CopartitionError struct {
 	Topics []TopicCount // all of the group, sorted by name
 	Fixed  string       // the repartition topic whose own number of partitions is in the way, if it is that
+	Steps  []string     // the steps that demand it, with their places, in the order of declaration
 }
 
 func (e *CopartitionError) Error() string {
@@ -74,7 +75,8 @@ func (e *CopartitionError) Error() string {
 	if e.Fixed != "" {
 		help = fmt.Sprintf("%q was given its number of partitions in the program: leave that out or make it fit", e.Fixed)
 	}
-	return "millrace: topics that are joined must have the same number of partitions, but " + strings.Join(list, ", ") + "; " + help
+	return "millrace: topics that are joined must have the same number of partitions, but " + strings.Join(list, ", ") +
+		" (" + strings.Join(e.Steps, ", ") + "); " + help
 }
 
 // Resolve works out the tasks and internal topics of the topology in a cluster. It is a pure function of its arguments.

@@ -120,7 +120,7 @@ func joinOf(t *testing.T, repartition bool, partitions int32) *Topology {
 	b.AddProcessor(Processor{Name: "join-other", Parents: []string{"b-source"}, Pos: at(5)})
 	b.AddProcessor(Processor{Name: "merge", Parents: []string{"join-this", "join-other"}, Pos: at(5)})
 	b.AddStore(Store{Name: "join-this-store", Kind: Window, Logged: true, JoinWindow: true, WindowSizeMs: 10, RetentionMs: 10, Pos: at(5)}, "join-this", "join-other")
-	b.CopartitionSources(left, "b-source")
+	b.CopartitionSources("Join", at(5), left, "b-source")
 	return mustBuild(t, b)
 }
 
@@ -131,7 +131,7 @@ func TestC069_CopartitionIsAlwaysChecked(t *testing.T) {
 	if !errors.As(err, &ce) || !slices.Equal(ce.Topics, []TopicCount{{"a", 2}, {"b", 3}}) {
 		t.Errorf("got %v, want a CopartitionError of a and b", err)
 	}
-	if want := `millrace: topics that are joined must have the same number of partitions, but "a" has 2, "b" has 3; give the topics the same number of partitions, or call Repartition on all of them but one before the join`; text(err) != want {
+	if want := `millrace: topics that are joined must have the same number of partitions, but "a" has 2, "b" has 3 (Join at main.go:5); give the topics the same number of partitions, or call Repartition on all of them but one before the join`; text(err) != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
 
@@ -159,7 +159,7 @@ func TestC069_CopartitionIsAlwaysChecked(t *testing.T) {
 	}
 
 	_, err = joinOf(t, true, 5).Resolve("app", cluster, nil, DefaultResolveConfig())
-	if want := `millrace: topics that are joined must have the same number of partitions, but "app-join-left-repartition" has 5, "b" has 3; "app-join-left-repartition" was given its number of partitions in the program: leave that out or make it fit`; text(err) != want {
+	if want := `millrace: topics that are joined must have the same number of partitions, but "app-join-left-repartition" has 5, "b" has 3 (Join at main.go:5); "app-join-left-repartition" was given its number of partitions in the program: leave that out or make it fit`; text(err) != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
 

@@ -18,7 +18,8 @@ func (b *Builder) Clone() *Builder {
 		c.byName[d.name] = &d
 	}
 	for _, group := range b.copart {
-		c.copart = append(c.copart, slices.Clone(group))
+		group.sources = slices.Clone(group.sources)
+		c.copart = append(c.copart, group)
 	}
 	return c
 }

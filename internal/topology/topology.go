@@ -39,7 +39,14 @@ type Topology struct {
 	byStore map[string]*StateStore
 	topics  []RepartitionTopic // in the order of declaration
 	byTopic map[string]int
-	copart  [][]*Node // groups of sources
+	copart  []copartitioned
+}
+
+// copartitioned is sources whose topics must have the same number of partitions, and the step that demands it.
+type copartitioned struct {
+	step    string
+	pos     Pos
+	sources []*Node
 }
 
 // Node is a source, a processor or a sink.
