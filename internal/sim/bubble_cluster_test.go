@@ -123,6 +123,7 @@ func (b *bubble) abandon() {
 		}
 		end.Stop()
 	}
+	time.Sleep(slowestCall) // Run leaves a worker behind that is inside user code
 }
 
 // checkEnd looks at the cluster after everything is over: no transaction is open, and what was read is committed. A process that
@@ -132,6 +133,7 @@ func (b *bubble) checkEnd() {
 	end := time.Now().Add(sessionTimeout + 5*time.Second)
 	for len(b.members())+len(b.openTransactions()) > 0 && time.Now().Before(end) {
 		time.Sleep(time.Second)
+		b.expire()
 	}
 	if all := b.members(); len(all) > 0 {
 		b.t.Errorf("the group has still members: %v", all)

@@ -79,11 +79,19 @@ func newLink(vn *kfake.VirtualNetwork, name string, seed uint64, slowest time.Du
 
 // Dial connects to a broker.
 func (l *link) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	if err := l.through(ctx.Done(), l.ended); err != nil {
+	if err := l.through(ctx.Done()); err != nil && !errors.Is(err, errLinkEnded) {
 		return nil, err
 	}
 	l.mu.Lock()
-	off := l.off[address]
+	takes := time.Duration(l.rng.Int64N(int64(l.slowest)) + 1)
+	l.mu.Unlock()
+	select {
+	case <-time.After(takes): // a refusal takes time too
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	l.mu.Lock()
+	off := l.off[address] || l.over()
 	l.mu.Unlock()
 	if off {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
@@ -95,28 +103,35 @@ func (l *link) Dial(ctx context.Context, network, address string) (net.Conn, err
 	lc := &linkConn{Conn: c, link: l, address: address, closed: make(chan struct{}), asked: make(map[int32]kmsg.Key)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	select {
-	case <-l.ended:
+	if l.over() {
 		c.Close()
 		return nil, errLinkEnded
-	default:
 	}
 	l.conns[lc] = struct{}{}
 	return lc, nil
 }
 
-var errLinkEnded = fmt.Errorf("the process is dead: %w", syscall.ECONNREFUSED)
+// errLinkEnded is what whoever is still there sees of a process that is dead.
+var errLinkEnded = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 
-// through waits until the link carries, or one of the channels is closed.
-func (l *link) through(gone ...<-chan struct{}) error {
+// over tells whether the link is cut for good.
+func (l *link) over() bool {
+	select {
+	case <-l.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// through waits until the link carries, or the channel is closed.
+func (l *link) through(gone <-chan struct{}) error {
 	for {
 		l.mu.Lock()
 		resume := l.resume
 		l.mu.Unlock()
-		select {
-		case <-l.ended:
+		if l.over() {
 			return errLinkEnded
-		default:
 		}
 		if resume == nil {
 			return nil
@@ -124,7 +139,7 @@ func (l *link) through(gone ...<-chan struct{}) error {
 		select {
 		case <-resume:
 		case <-l.ended:
-		case <-gone[0]:
+		case <-gone:
 			return net.ErrClosed
 		}
 	}
@@ -179,9 +194,7 @@ func (l *link) reach(address string, yes bool) {
 // end cuts the link for good, as the death of the process does.
 func (l *link) end() {
 	l.mu.Lock()
-	select {
-	case <-l.ended:
-	default:
+	if !l.over() {
 		close(l.ended)
 	}
 	l.mu.Unlock()

@@ -29,39 +29,41 @@ type schedule struct {
 	oracle *watcher
 }
 
-// seedCount is how many seeds are drawn: MILLRACE_SIM_SEEDS, a few if it is not set.
-func seedCount(t *testing.T, otherwise int) int {
+// bubbleSeeds are those to run: MILLRACE_SEED names one; otherwise MILLRACE_SIM_SEEDS says how many, behind MILLRACE_SIM_FIRST.
+func bubbleSeeds(t *testing.T, normally uint64) (all []uint64) {
 	t.Helper()
-	text := os.Getenv("MILLRACE_SIM_SEEDS")
-	if text == "" {
-		return otherwise
+	number := func(name string, otherwise uint64) uint64 {
+		text := os.Getenv(name)
+		if text == "" {
+			return otherwise
+		}
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("%s=%q: want a number", name, text)
+		}
+		return n
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("MILLRACE_SIM_SEEDS=%q: want a number above 0", text)
+	if os.Getenv("MILLRACE_SEED") != "" {
+		return []uint64{number("MILLRACE_SEED", 0)}
 	}
-	return n
+	first := number("MILLRACE_SIM_FIRST", 0)
+	for i := range number("MILLRACE_SIM_SEEDS", normally) {
+		all = append(all, first+i+1)
+	}
+	return all
 }
 
 // Whole Apps go through faults that a seed chooses, under both guarantees. MILLRACE_SEED=N draws the faults of one seed again;
 // how goroutines take turns is not the seed's to say, so it may take several tries to see a failure again.
 func TestBubble(t *testing.T) {
-	first, n := 1, seedCount(t, 6)
-	if text := os.Getenv("MILLRACE_SEED"); text != "" {
-		var err error
-		if first, err = strconv.Atoi(text); err != nil || first < 1 {
-			t.Fatalf("MILLRACE_SEED=%q: want a number above 0", text)
-		}
-		n = 1
-	}
-	for seed := first; seed < first+n; seed++ {
+	for _, seed := range bubbleSeeds(t, 6) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			guarantee := millrace.ExactlyOnceV2
 			if seed%3 == 0 {
 				guarantee = millrace.AtLeastOnce
 			}
-			inBubble(t, uint64(seed), guarantee, chooseWork, runSchedule)
+			inBubble(t, seed, guarantee, chooseWork, runSchedule)
 			if t.Failed() {
 				t.Logf("again: MILLRACE_SEED=%d go test -tags synctests -count 20 -run TestBubble$ ./internal/sim", seed)
 			}
@@ -83,7 +85,7 @@ func chooseWork(b *bubble) work {
 	exactly := b.guarantee == millrace.ExactlyOnceV2
 	slow := &slowness{takes: make(map[int64]time.Duration)}
 	for range rng.IntN(3) {
-		n, d := rng.Int64N(1500), time.Duration(100+rng.IntN(12000))*time.Millisecond
+		n, d := rng.Int64N(1500), 100*time.Millisecond+time.Duration(rng.Int64N(int64(slowestCall-time.Second)))
 		slow.takes[n] = d
 		b.trace.note("the user's function takes %v at its call %d", d, n)
 	}
@@ -106,6 +108,7 @@ func runSchedule(b *bubble) {
 	if rng.IntN(4) == 0 {
 		b.latency = 40 * time.Millisecond
 	}
+	b.properties["max.poll.interval.ms"] = strconv.Itoa([]int{3000, 300_000}[rng.IntN(2)])
 	b.properties["commit.interval.ms"] = strconv.Itoa([]int{50, 200, 200, 1000}[rng.IntN(4)])
 	s := &schedule{b: b, rng: rng}
 	for range 2 + rng.IntN(2) {
@@ -187,6 +190,7 @@ func (s *schedule) faults(d time.Duration) {
 		next := time.NewTimer(time.Duration(1 + s.rng.ExpFloat64()*float64(1500*time.Millisecond)))
 		select {
 		case <-next.C:
+			s.b.expire()
 			s.fault()
 		case p := <-s.b.trapped:
 			s.died(p)
@@ -211,6 +215,7 @@ func (s *schedule) settle(what string, missing func() string) {
 		next := time.NewTimer(100 * time.Millisecond)
 		select {
 		case <-next.C:
+			b.expire()
 		case p := <-b.trapped: // it had sprung before everything was well
 			s.died(p)
 			s.restart()

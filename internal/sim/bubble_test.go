@@ -9,18 +9,23 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// eachGuarantee runs a test in a bubble under both guarantees, with the application of this layer's own.
+// eachGuarantee runs a test under both guarantees.
 func eachGuarantee(t *testing.T, f func(b *bubble, w *numbered)) {
 	for _, g := range []millrace.ProcessingGuarantee{millrace.AtLeastOnce, millrace.ExactlyOnceV2} {
 		t.Run(g.String(), func(t *testing.T) {
 			t.Parallel()
-			var w *numbered
-			inBubble(t, 1, g, func(b *bubble) work {
-				w = newNumbered(10, g == millrace.ExactlyOnceV2)
-				return w
-			}, func(b *bubble) { f(b, w) })
+			under(t, g, f)
 		})
 	}
+}
+
+// under runs a test in a bubble under a guarantee, with the application of this layer's own.
+func under(t *testing.T, g millrace.ProcessingGuarantee, f func(b *bubble, w *numbered)) {
+	var w *numbered
+	inBubble(t, 1, g, func(*bubble) work {
+		w = newNumbered(10, g == millrace.ExactlyOnceV2)
+		return w
+	}, func(b *bubble) { f(b, w) })
 }
 
 // untilComplete waits until everything has come out, and checks it.

@@ -41,6 +41,9 @@ type slowness struct {
 	takes map[int64]time.Duration // by the number of the call
 }
 
+// slowestCall is what no call takes longer than.
+const slowestCall = 13 * time.Second
+
 func (s *slowness) inside() {
 	if d := s.takes[s.calls.Add(1)]; d > 0 {
 		time.Sleep(d)
@@ -121,13 +124,15 @@ type numbered struct {
 	feeds  int
 	group  map[string]int64 // records of each group
 	calls  map[string]int   // how often each record was processed
+	taken  map[string]int64 // the highest number of each key that was processed
+	skips  []error
 	copied map[string]int64 // the last number of each key
 	count  map[string]running
 	groups map[string]int64
 }
 
 func newNumbered(keys int, exactly bool) *numbered {
-	return &numbered{keys: keys, exactly: exactly, slow: new(slowness), fed: make(map[string]int64), group: make(map[string]int64), calls: make(map[string]int),
+	return &numbered{keys: keys, exactly: exactly, slow: new(slowness), fed: make(map[string]int64), group: make(map[string]int64), calls: make(map[string]int), taken: make(map[string]int64),
 		copied: make(map[string]int64), count: make(map[string]running), groups: make(map[string]int64)}
 }
 
@@ -146,6 +151,10 @@ func groupOf(key string) string {
 func (w *numbered) process(key string, n int64) int64 {
 	w.mu.Lock()
 	w.calls[fmt.Sprint(key, ":", n)]++
+	if n > w.taken[key]+1 {
+		w.skips = append(w.skips, fmt.Errorf("%s: %d is processed, and %d never was", key, n, w.taken[key]+1))
+	}
+	w.taken[key] = max(w.taken[key], n)
 	w.mu.Unlock()
 	w.slow.inside()
 	return n
@@ -186,6 +195,9 @@ func (w *numbered) last() []sim.Input {
 func (w *numbered) take(r sim.Result) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if len(w.skips) > 0 {
+		return w.skips[0]
+	}
 	key := string(r.Key)
 	if r.Topic == runningTopic {
 		var v running
