@@ -62,7 +62,7 @@ func (a *App) runnerConfig() (runtime.RunnerConfig, error) {
 		RefreshInterval: c.Main.MetadataMaxAge, MaxBlock: c.Producer.MaxBlock, ClientMaxBytes: int(c.Producer.MaxRequestBytes),
 		TopicMaxBytes: c.Producer.Compression.Codec == config.CompressionNone,
 		MaxIdleMs:     c.MaxTaskIdle.Milliseconds(), CacheBytes: budgets.RecordCache, ReadCacheBytes: budgets.ReadCache,
-		PrivateBytes: max(1<<20, budgets.Private/int64(workers)/2), RestoreBytes: int32(min(budgets.Fetch/4, 16<<20)),
+		PrivateBytes: max(1<<20, budgets.Private/int64(workers)/2), EmitLimit: c.MemoryLimit, RestoreBytes: int32(min(budgets.Fetch/4, 16<<20)),
 	}
 	if len(a.opts.onRestore) == 0 {
 		cfg.OnRestore = nil

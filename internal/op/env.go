@@ -2,6 +2,7 @@ package op
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -49,6 +50,8 @@ type Env struct {
 	CommitRequested bool
 	// MaxRecordBytes tells how large a record for a topic may be; 0 where it is not known.
 	MaxRecordBytes func(topic string) int
+	// EmitLimit bounds the bytes that one record or timer may send; 0 does not.
+	EmitLimit int64
 
 	StreamTimeMs int64 // highest timestamp taken by the task; -1 before the first
 
@@ -56,7 +59,9 @@ type Env struct {
 
 	cur     current
 	outputs []Output
-	usual   int // about how many outputs are taken at once, so that the list need not grow each time
+	pending int64 // bytes of outputs
+	sent    int64 // bytes that the record or timer in process has sent
+	usual   int   // about how many outputs are taken at once, so that the list need not grow each time
 	slab    []byte
 	timers  timers
 	// sendingNo and sendingDepth: see beginSending.
@@ -138,13 +143,36 @@ func (e *Env) Emit(o Output) {
 		e.outputs = make([]Output, 0, e.usual)
 	}
 	e.outputs = append(e.outputs, o)
+	n := int64(len(o.Key)+len(o.Value)) + outputOverhead
+	e.pending += n
+	e.sent += n
+}
+
+// outputOverhead is the memory of a record on its way beside its bytes, about.
+const outputOverhead = 200
+
+// PendingBytes is the memory of what was emitted and not taken, about.
+func (e *Env) PendingBytes() int64 { return e.pending }
+
+// SentBytes is the memory of what the record or timer in process has sent.
+func (e *Env) SentBytes() int64 { return e.sent }
+
+// ErrTooMuch is inside the error of a record or timer that sends more than the memory holds.
+var ErrTooMuch = errors.New("one record or timer sends more than MemoryLimit")
+
+// overflow is an error once the record or timer in process has sent more than it may; step is who sent the last part.
+func (e *Env) overflow(step string) error {
+	if e.EmitLimit <= 0 || e.sent <= e.EmitLimit {
+		return nil
+	}
+	return e.fault(step, fmt.Errorf("%w (%d bytes): a unit of work is committed as a whole, so all of it must fit; let the step send less at a time, or raise MemoryLimit", ErrTooMuch, e.EmitLimit))
 }
 
 // TakeOutputs returns what was emitted since the last call. The slice is valid until the next Emit after a call of
 // ReuseOutputs.
 func (e *Env) TakeOutputs() []Output {
 	out := e.outputs
-	e.outputs = nil
+	e.outputs, e.pending = nil, 0
 	e.usual = max(len(out), e.usual-e.usual/8)
 	return out
 }
@@ -163,10 +191,11 @@ func (e *Env) PendingOutputs() int { return len(e.outputs) }
 // SetRecord makes a source record the one in process.
 func (e *Env) SetRecord(in *broker.TopicPartition, raw *broker.Record, headers serde.Headers, tsMs int64) {
 	e.cur = current{in: in, offset: raw.Offset, raw: raw, headers: headers, tsMs: tsMs}
+	e.sent = 0
 }
 
 // SetTimer makes a timer the thing in process: there is no record, and what it forwards carries its time.
-func (e *Env) SetTimer(nowMs int64) { e.cur = current{tsMs: nowMs, offset: -1} }
+func (e *Env) SetTimer(nowMs int64) { e.cur, e.sent = current{tsMs: nowMs, offset: -1}, 0 }
 
 // Headers returns the headers of the record in process.
 func (e *Env) Headers() serde.Headers { return e.cur.headers }
@@ -211,8 +240,9 @@ func (e *Env) OnClose(f func() error) { e.closers = append(e.closers, f) }
 
 // Flush empties the caches of all stores, so that everything that steps have written is logged and forwarded.
 func (e *Env) Flush() error {
-	saved := e.cur
-	defer func() { e.cur = saved }()
+	saved, limit := e.cur, e.EmitLimit
+	e.EmitLimit = 0 // what many records have left behind
+	defer func() { e.cur, e.EmitLimit = saved, limit }()
 	for _, f := range e.flushers {
 		if err := f(); err != nil {
 			return err

@@ -91,7 +91,7 @@ func (s *registrationSink[KF]) Process(r *processor.Record[KF, Registration]) er
 	}
 	value := codec.AppendSubscription(s.env.alloc(32+len(r.Value.PrimaryKey)), &r.Value.Subscription)
 	s.emit(key, s.env.keep(value), partition, r.Headers, r.TimestampMs)
-	return nil
+	return s.env.overflow(s.step)
 }
 
 // NewResponseSink makes the step that writes answers to the response topic, into the partition that the left row came from.
@@ -127,7 +127,7 @@ func (s *responseSink[K]) Process(r *processor.Record[[]byte, Response]) error {
 	m := codec.SubscriptionResponse{HasHash: r.Value.HasHash, Hash: r.Value.Hash, Value: r.Value.Value}
 	value := codec.AppendSubscriptionResponse(s.env.alloc(32+len(m.Value)), &m)
 	s.emit(key, s.env.keep(value), partition, headers, r.TimestampMs)
-	return nil
+	return s.env.overflow(s.step)
 }
 
 func (s *responseSink[K]) partition(r *processor.Record[[]byte, Response]) (p int32, err error) {

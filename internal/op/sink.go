@@ -86,7 +86,7 @@ func (s *topicSink[K, V]) Process(r *processor.Record[K, V]) error {
 	for attempt := 1; ; attempt++ {
 		stage, topic, err := s.write(r)
 		if err == nil {
-			return nil
+			return s.env.overflow(s.step)
 		}
 		retry := false
 		if stage == processor.Processing {

@@ -97,7 +97,7 @@ func (b *kvBacking) Write(key, local, value []byte, headers serde.Headers, tsMs 
 		return b.env.fault(b.log.store, err)
 	}
 	b.log.logWith(key, value, headers, tsMs)
-	return nil
+	return b.env.overflow(b.log.store)
 }
 
 func (b *kvBacking) Alloc(n int) []byte   { return b.env.alloc(n) }

@@ -53,7 +53,7 @@ func (b *sessionBacking) Write(k, local, value []byte, headers serde.Headers, ts
 		b.expired.Inc()
 	}
 	b.log.logWith(k, value, headers, tsMs)
-	return nil
+	return b.env.overflow(b.log.store)
 }
 
 func (b *sessionBacking) Alloc(n int) []byte   { return b.env.alloc(n) }

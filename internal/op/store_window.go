@@ -57,7 +57,7 @@ func (b *windowBacking) Write(k, local, value []byte, headers serde.Headers, tsM
 	}
 	ck := b.env.keep(codec.AppendWindowKey(b.env.alloc(len(k)+4), key, start, 0))
 	b.log.logWith(ck, value, headers, tsMs)
-	return nil
+	return b.env.overflow(b.log.store)
 }
 
 func (b *windowBacking) Alloc(n int) []byte   { return b.env.alloc(n) }

@@ -104,6 +104,7 @@ type RunnerConfig struct {
 	CacheBytes      int64 // of all deduplicating caches
 	ReadCacheBytes  int64 // of all read caches
 	PrivateBytes    int64 // what one task may gather between two hand-overs
+	EmitLimit       int64 // what one record may send at most; 0 is not bounded
 	RestoreBytes    int32 // of one read of a changelog
 	SliceMs         int64
 	SliceRecords    int
@@ -460,6 +461,6 @@ func (r *Runner) taskConfig(plan Plan) task.Config {
 		MaxRecordBytes: r.book.maxRecord,
 		GlobalStores:   r.globals.stores,
 		CacheBytes:     r.cfg.CacheBytes / stores, ReadCacheBytes: r.cfg.ReadCacheBytes / stores,
-		MaxIdleMs: r.cfg.MaxIdleMs,
+		MaxIdleMs: r.cfg.MaxIdleMs, PrivateBytes: r.cfg.PrivateBytes, EmitLimit: r.cfg.EmitLimit,
 	}
 }

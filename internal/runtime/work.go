@@ -253,7 +253,8 @@ func (w *Work) processSlice(d *Done) error {
 			l.progressMs.Store(now)
 			last = now
 		}
-		if d.Processed >= w.shared.sliceRecords || now-start >= w.shared.sliceMs || l.task.CommitRequested() {
+		if d.Processed >= w.shared.sliceRecords || now-start >= w.shared.sliceMs || l.task.CommitRequested() ||
+			l.task.PendingBytes() > w.shared.privateBytes {
 			d.more = true
 			break
 		}

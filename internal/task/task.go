@@ -46,9 +46,12 @@ type Config struct {
 	Partitions     func(topic string) (int32, error)
 	TopicName      func(internal string) string
 	MaxRecordBytes func(topic string) int
-	GlobalStores   map[string]any
-	CacheBytes     int64
-	ReadCacheBytes int64
+	// PrivateBytes is what a task should gather at most; a record that sends more is let through, and counted, up to
+	// EmitLimit. 0 bounds nothing.
+	PrivateBytes, EmitLimit int64
+	GlobalStores            map[string]any
+	CacheBytes              int64
+	ReadCacheBytes          int64
 	// MaxIdleMs is max.task.idle.ms: how long to wait for an input that is level and empty; -1 waits for none, not even
 	// for one whose records have not been fetched yet.
 	MaxIdleMs int64
@@ -73,6 +76,8 @@ type Task struct {
 	quiet        []quietStep // steps that the time of quiet sources moves, parents first
 	enforced     *metrics.Counter
 	leftOut      *metrics.Counter
+	privateBytes int64
+	oversized    *metrics.Counter
 	closed       bool
 }
 
@@ -84,10 +89,12 @@ func New(cfg Config) (*Task, error) {
 		processed: cfg.Metrics.Counter(metrics.RecordsProcessed, cfg.ID),
 		enforced:  cfg.Metrics.Counter(metrics.EnforcedProcessing, cfg.ID),
 		leftOut:   cfg.Metrics.Counter(metrics.MetadataLeftOut, cfg.ID),
+
+		privateBytes: cfg.PrivateBytes, oversized: cfg.Metrics.Counter(metrics.RecordsOversized, cfg.ID),
 	}
 	t.env = &op.Env{
 		Task: cfg.ID, NowMs: cfg.NowMs, Metrics: cfg.Metrics, Handlers: cfg.Handlers, Partitions: cfg.Partitions,
-		TopicName: cfg.TopicName, MaxRecordBytes: cfg.MaxRecordBytes, Set: cfg.Set,
+		TopicName: cfg.TopicName, MaxRecordBytes: cfg.MaxRecordBytes, EmitLimit: cfg.EmitLimit, Set: cfg.Set,
 		Stores: make(map[string]any), GlobalStores: cfg.GlobalStores,
 		Ctx: cfg.Ctx, CacheBytes: cfg.CacheBytes, ReadCacheBytes: cfg.ReadCacheBytes, StreamTimeMs: codec.NoTime,
 	}
@@ -387,8 +394,19 @@ func (t *Task) take(q *queue) error {
 	if err := q.head.Process(); err != nil {
 		return err
 	}
-	_, err := t.env.FireStreamTimers()
+	t.countOversized()
+	fired, err := t.env.FireStreamTimers()
+	if fired {
+		t.countOversized()
+	}
 	return err
+}
+
+// countOversized counts the record or the last timer in process if it alone has sent more than a task should gather.
+func (t *Task) countOversized() {
+	if t.privateBytes > 0 && t.env.SentBytes() > t.privateBytes {
+		t.oversized.Inc()
+	}
 }
 
 // Punctuate fires the wall-clock timers that are due, and lets the time of quiet sources run on.
@@ -397,7 +415,9 @@ func (t *Task) Punctuate(nowMs int64) error {
 		return ErrClosed
 	}
 	fired, err := t.env.FireWallTimers(nowMs)
-	t.commitNeeded = t.commitNeeded || fired
+	if t.commitNeeded = t.commitNeeded || fired; fired {
+		t.countOversized()
+	}
 	if err != nil {
 		return err
 	}
@@ -418,6 +438,9 @@ func (t *Task) TakeOutputs() []op.Output { return t.env.TakeOutputs() }
 
 // ReuseOutputs gives a slice from TakeOutputs back once its records have been handed on.
 func (t *Task) ReuseOutputs(out []op.Output) { t.env.ReuseOutputs(out) }
+
+// PendingBytes is the memory of what the task has emitted since TakeOutputs.
+func (t *Task) PendingBytes() int64 { return t.env.PendingBytes() }
 
 // FailedOutput asks the production handler about a record that could not be written.
 func (t *Task) FailedOutput(o *op.Output, err error, attempt int) (retry bool, out error) {
