@@ -7,23 +7,23 @@ import (
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/internal/devbroker"
 	"github.com/millrace-io/millrace/serde"
 )
 
-// An App runs until its context ends, and then hands over, commits and leaves its group. Here it runs against a broker in
-// this process.
+// An App runs until its context ends, and then hands over, commits and leaves its group. Here it runs exactly-once, against
+// franz-go's broker in this process.
 func ExampleApp() {
-	broker, err := devbroker.Start(devbroker.Options{AutoCreateTopics: true})
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "quiet", "loud"))
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer broker.Close()
-	client, err := kgo.NewClient(kgo.SeedBrokers(broker.Addrs()...), kgo.AllowAutoTopicCreation(), kgo.ConsumeTopics("loud"),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker.ListenAddrs()...), kgo.ConsumeTopics("loud"),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -43,7 +43,8 @@ func ExampleApp() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	app, err := millrace.NewApp(topology, millrace.ApplicationID("shouting"), millrace.Brokers(broker.Addrs()...))
+	app, err := millrace.NewApp(topology, millrace.ApplicationID("shouting"), millrace.Brokers(broker.ListenAddrs()...),
+		millrace.Guarantee(millrace.ExactlyOnceV2))
 	if err != nil {
 		log.Fatal(err)
 	}
