@@ -176,6 +176,7 @@ func (w *world) renameSilently() {
 	w.fault("the member of place %d gets another id, and is not told", p.index)
 	w.coord.Forget(p.member)
 	p.member.SilentlyRejoin()
+	w.due = true // it has joined
 }
 
 func (w *world) storm() {

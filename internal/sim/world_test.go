@@ -31,7 +31,7 @@ func drawScenario(seed uint64) scenario {
 	all := Workloads()
 	return scenario{
 		workload: all[rng.IntN(len(all))], exactly: rng.IntN(5) > 0, cached: rng.IntN(3) == 0, inMemory: rng.IntN(4) == 0,
-		instances: 2 + rng.IntN(2), steps: 1500, trouble: []int{4, 10, 25}[rng.IntN(3)],
+		instances: 2 + rng.IntN(2), steps: 3000, trouble: []int{2, 6, 15}[rng.IntN(3)],
 	}
 }
 
@@ -59,6 +59,8 @@ type world struct {
 	read   map[broker.TopicPartition]int64 // how far the outputs have been looked at
 
 	openSinceMs map[string]int64 // transactions, by id
+	taken       int              // steps
+	due         bool             // the group has to rebalance
 	inside      int              // how deep in records of slow functions
 	dead        []func()         // what is left of killed instances, to be closed when nobody is in it
 	calm        bool             // nothing goes wrong any more
@@ -140,23 +142,35 @@ func (w *world) run() error {
 // step does one thing, of any kind.
 func (w *world) step() {
 	switch n := w.rng.IntN(1000); {
-	case n < 70:
+	case n < 60:
 		w.put(w.feed.Next())
-	case n < 130:
-		w.advance(time.Duration(1+w.rng.IntN(150)) * time.Millisecond)
+	case n < 120:
+		w.advance(time.Duration(1+w.rng.IntN(50)) * time.Millisecond)
 	case n < 190:
 		w.marker()
-	case n < 220:
-		w.groupStep()
-	case n < 230:
+	case n < 270:
+		if !w.groupStep() && w.unowned() {
+			w.rebalance()
+		}
+	case n < 274:
 		w.rebalance()
-	case n < 230+w.trouble:
+	case n < 274+w.troubleNow():
 		w.somethingGoesWrong()
 	default:
 		w.carry(w.places[w.rng.IntN(len(w.places))])
 	}
 	w.after()
 }
+
+// troubleNow is how often something goes wrong now: trouble comes in stretches, so that there is something for it to meet.
+func (w *world) troubleNow() int {
+	if w.taken++; w.taken/stretch%2 == 0 {
+		return w.trouble / 4
+	}
+	return w.trouble * 2
+}
+
+const stretch = 250 // steps
 
 // after does what follows at once from whatever has happened.
 func (w *world) after() {
@@ -214,6 +228,7 @@ func (w *world) rebalance() {
 	}
 	if w.coord.Rebalance(func(broker.TaskID) *brokertest.Membership { return members[w.rng.IntN(len(members))] }) {
 		w.note("group: a rebalance begins")
+		w.due = false
 		for _, p := range w.places {
 			if p.member != nil {
 				p.rejoins = p.member.Rejoins()
@@ -235,12 +250,16 @@ func (w *world) members() []*brokertest.Membership {
 
 // carry does one thing that an instance waits for; false if there was nothing.
 func (w *world) carry(p *place) bool {
-	chores := p.chores()
-	if len(chores) == 0 {
-		return false
+	for range 4 { // a poll may bring nothing
+		chores := p.chores()
+		if len(chores) == 0 {
+			return false
+		}
+		if chores[w.rng.IntN(len(chores))]() {
+			return true
+		}
 	}
-	c := chores[w.rng.IntN(len(chores))]
-	return c()
+	return false
 }
 
 // expireTransactions lets the coordinator give up transactions that are open for too long.
@@ -410,10 +429,10 @@ func (w *world) carryQuietly(p *place) (did bool) {
 // unowned tells whether a task is nobody's, or a member's who has died, or a member asks for it.
 func (w *world) unowned() bool {
 	members := w.members()
-	if len(members) < len(w.places) {
+	if len(members) == 0 || w.calm && len(members) < len(w.places) {
 		return false
 	}
-	if slices.ContainsFunc(w.places, (*place).waitsForGroup) {
+	if w.due || slices.ContainsFunc(w.places, (*place).waitsForGroup) {
 		return true
 	}
 	return slices.ContainsFunc(w.coord.Tasks(), func(id broker.TaskID) bool { return !slices.Contains(members, w.coord.Owner(id)) })
