@@ -33,6 +33,8 @@ type Config struct {
 
 	NowMs  func() int64
 	Logger *slog.Logger
+	// StableEnd and SkipGap break rules for tests, see runtime.Broken.
+	StableEnd, SkipGap bool
 	// MaxBytes bounds one read, Wait how long it waits for data.
 	MaxBytes int32
 	Wait     time.Duration
@@ -229,7 +231,11 @@ func (j *Job) describeLogs(ctx context.Context) error {
 		return j.errorf("starts of changelogs: %w", err)
 	}
 	j.levelMs = j.cfg.NowMs()
-	ends, err := j.cfg.Admin.ListOffsets(ctx, broker.HighWatermark, tps...)
+	which := broker.HighWatermark
+	if j.cfg.StableEnd {
+		which = broker.StableEnd
+	}
+	ends, err := j.cfg.Admin.ListOffsets(ctx, which, tps...)
 	if err != nil {
 		return j.errorf("ends of changelogs: %w", err)
 	}

@@ -66,6 +66,9 @@ func (s *storeJob) begin() error {
 			}
 		} else {
 			s.at, s.epoch = max(p.Offset, s.known.StartOffset), p.Epoch
+			if s.j.cfg.SkipGap {
+				s.at = max(s.at, s.end)
+			}
 		}
 	}
 	var err error

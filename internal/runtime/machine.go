@@ -39,6 +39,8 @@ type Settings struct {
 	ExactlyOnce          bool
 	TransactionTimeoutMs int64
 
+	Broken Broken // by a test
+
 	ReadCommitted bool          // of the user's topics; internal ones always are
 	Reset         restore.Reset // of sources that do not say it themselves
 	StayInGroup   bool

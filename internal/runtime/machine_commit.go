@@ -103,7 +103,7 @@ func (c *commitRound) others(s *slot) bool { return len(c.slots) > 0 && c.member
 // refuses it.
 func (m *Machine) identify(c *commitRound) bool {
 	id, member := m.cfg.Identity()
-	if !member || id.MemberID != c.memberID || c.after >= 0 && id.Generation <= c.after && m.nowMs < c.againMs {
+	if !member || id.MemberID != c.memberID && !m.set.Broken.TrustIdentity || c.after >= 0 && id.Generation <= c.after && m.nowMs < c.againMs {
 		return false
 	}
 	c.identity = id
@@ -289,6 +289,9 @@ func (m *Machine) committed(s *slot) {
 			}
 		}
 		seal.positions = u.positions
+		if m.set.Broken.SealEarly && m.set.ExactlyOnce {
+			continue
+		}
 		s.toSeal = append(s.toSeal, seal)
 	}
 	m.count(metrics.Commits, int64(len(units)))

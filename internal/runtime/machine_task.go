@@ -111,7 +111,7 @@ func (m *Machine) advanceWaiting(s *slot) {
 		}
 		s.after = nil
 	}
-	if m.restores >= m.set.Restores || m.drain != nil || m.eos.broken || !s.settled() {
+	if m.restores >= m.set.Restores || m.drain != nil || m.eos.broken || !s.settled() && !m.set.Broken.Unsettled {
 		return
 	}
 	m.beginRestore(s)
@@ -140,6 +140,7 @@ func (m *Machine) beginRestore(s *slot) {
 		})
 	}
 	cfg.Logs = m.logsOf(s)
+	cfg.StableEnd, cfg.SkipGap = m.set.Broken.StableEnd, m.set.Broken.SkipGap
 	cfg.Open = func(identify state.ChangelogIdentity) (*state.Set, error) {
 		specs, err := task.StoreSpecs(s.sub)
 		if err != nil {
@@ -156,7 +157,7 @@ func (m *Machine) beginRestore(s *slot) {
 
 func (m *Machine) newOutbox(stores []string, wake func()) *outbox {
 	b := newOutbox(m.cfg.Producer, stores, wake)
-	b.hold, b.total = m.set.ExactlyOnce, &m.staged
+	b.hold, b.total, b.hasty = m.set.ExactlyOnce, &m.staged, m.set.Broken.Unacknowledged
 	return b
 }
 
@@ -213,6 +214,11 @@ func (m *Machine) restored(e Restored) {
 		return
 	}
 	s.phase = phaseOpening
+	if m.set.Broken.Remember {
+		for _, in := range s.inputs {
+			s.result.Start[in.tp] = max(s.result.Start[in.tp], in.position)
+		}
+	}
 }
 
 // advanceAll looks at all tasks: a place among the restores is free, or something was closed.
@@ -237,6 +243,9 @@ func (m *Machine) taskConfig(s *slot) *task.Config {
 	cfg.Set = s.life.set
 	cfg.Committed = s.result.Committed
 	cfg.RestoredTimeMs = s.result.HighestTimestampMs
+	if m.set.Broken.ForgetTimes {
+		cfg.Committed, cfg.RestoredTimeMs = withoutTimes(cfg.Committed), nil
+	}
 	return &cfg
 }
 

@@ -84,6 +84,9 @@ func (m *Machine) tryTransaction() {
 			c.retryMs = 0
 			m.sendTransactionOffsets()
 		}
+		if m.set.Broken.SendAhead && c.began {
+			m.sendAhead(c)
+		}
 	}
 }
 
@@ -201,6 +204,9 @@ func (m *Machine) transactionEnded(e TransactionEnded) {
 	switch {
 	case c.stage == stageEnding && e.Err == nil:
 		m.roundCommitted(c)
+	case c.stage == stageEnding && m.set.Broken.UnknownIsCommitted && broker.CourseOf(e.Err) == broker.CourseUnknown:
+		m.eos.broken = true
+		m.roundCommitted(c)
 	case c.stage == stageEnding:
 		// Whether it was committed is known to the coordinator alone: nobody goes on from what is in memory.
 		m.abort(c, max(broker.CourseUnknown, broker.CourseOf(e.Err)), e.Err)
@@ -273,7 +279,7 @@ func (m *Machine) fenced(c *commitRound, err error) {
 // next owner waits for it when it asks for the offsets.
 func (m *Machine) roundLoses(s *slot) {
 	c := m.commit
-	if !m.set.ExactlyOnce || c == nil || !slices.Contains(c.slots, s) || c.stage != stageOpen && c.stage != stageCommit {
+	if !m.set.ExactlyOnce || m.set.Broken.KeepReleased || c == nil || !slices.Contains(c.slots, s) || c.stage != stageOpen && c.stage != stageCommit {
 		return
 	}
 	if c.began {
@@ -294,6 +300,9 @@ func (m *Machine) roundLoses(s *slot) {
 func (m *Machine) dropRound(c *commitRound) {
 	m.commit = nil
 	for _, s := range c.slots {
+		if m.set.Broken.KeepStaged {
+			s.sealNow(slices.Concat(s.inCommit, s.units))
+		}
 		s.leaveRound()
 	}
 	m.advanceAll()

@@ -26,7 +26,7 @@ func (m *Machine) wantsWork(s *slot) bool {
 	}
 	switch s.closing {
 	case closeRetry, closeDirty:
-		return s.settled()
+		return s.settled() || m.set.Broken.Unsettled
 	case closeClean:
 		if s.stuck { // it is only waited until what it has handed over is committed
 			return false
@@ -115,7 +115,7 @@ func (m *Machine) work(s *slot) *Work {
 			w.finish = finishClean
 			s.phase = phaseClosing
 		}
-	case s.phase == phaseRunning && !s.settled(): // only to seal
+	case s.phase == phaseRunning && !s.settled() && !m.set.Broken.Unsettled: // only to seal
 	case s.closing == closeRetry && m.keepsStores(s):
 		w.finish = finishKeep
 		s.phase = phaseClosing
@@ -308,6 +308,9 @@ func (m *Machine) lookAt(s *slot) {
 		if s.claimed {
 			s.units = append(s.units, ready...)
 			s.awaiting -= len(ready)
+			if m.set.Broken.SealEarly {
+				s.sealNow(ready)
+			}
 		}
 		m.recordsFailed(s, failed)
 		return

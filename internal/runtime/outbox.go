@@ -18,9 +18,10 @@ type outbox struct {
 	// wake tells the machine that there is something to look at. It is called without the lock, by any goroutine.
 	wake func()
 
-	mu   sync.Mutex
-	shut bool // nothing leaves any more
-	over bool // nothing more is taken; what was handed over before may still leave
+	mu    sync.Mutex
+	shut  bool // nothing leaves any more
+	hasty bool // see Broken.Unacknowledged
+	over  bool // nothing more is taken; what was handed over before may still leave
 	// hold keeps records back until a transaction claims their segment.
 	hold   bool
 	staged int64         // bytes held back
@@ -371,7 +372,7 @@ func (b *outbox) look() (handed int, ready []readyUnit, failed []*sent, outstand
 	defer b.mu.Unlock()
 	b.told = false
 	handed, b.handed = b.handed, 0
-	for len(b.segs) > 0 && b.segs[0].closed && b.segs[0].pending == 0 {
+	for len(b.segs) > 0 && b.segs[0].closed && (b.segs[0].pending == 0 || b.hasty) {
 		seg := b.segs[0]
 		if b.hold && !seg.claimed && !seg.dropped {
 			break

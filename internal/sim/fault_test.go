@@ -44,8 +44,11 @@ func troubles() []trouble {
 func (w *world) somethingGoesWrong() {
 	all := slices.DeleteFunc(troubles(), func(t trouble) bool { return t.exactly && !w.exactly })
 	sum := 0
-	for _, t := range all {
-		sum += t.weight
+	for i := range all {
+		if all[i].name == w.often {
+			all[i].weight *= 10
+		}
+		sum += all[i].weight
 	}
 	n := w.rng.IntN(sum)
 	for _, t := range all {

@@ -58,7 +58,7 @@ func (p *place) boot() {
 	p.up, p.started, p.member, p.producer, p.outMs, p.rejoins = true, false, nil, nil, 0, 0
 	c := w.cluster
 	clients := runtime.Clients{
-		Admin: c.Admin(), Reader: c.Reader(), Committed: p.fetcher(brokertest.ReadCommitted), Protocol: "millrace",
+		Admin: w.broken.admin(c), Reader: w.broken.reader(c), Committed: p.fetcher(brokertest.ReadCommitted), Protocol: "millrace",
 		Membership: func(runtime.Member) (broker.Membership, error) {
 			p.member = w.group.Join()
 			return p.member, nil
@@ -85,6 +85,7 @@ func (p *place) boot() {
 			DrainTimeoutMs: 5_000, PurgeIntervalMs: 500, BackoffMs: 200, BackoffMaxMs: 1_000, Workers: 2, Restores: 2,
 			HighRecords: 50, HighBytes: 1 << 20, ProducerBytes: 4 << 10,
 			ExactlyOnce: w.exactly, ReadCommitted: w.exactly, TransactionTimeoutMs: transactionTimeoutMs,
+			Broken: w.broken.engine,
 		},
 		OpenState: p.openState, Metrics: metrics.New(), Clock: w.clock, Logger: slog.New(&traceLog{p: p}),
 		ReadCacheBytes: 1 << 16, PrivateBytes: 2 << 10, SliceMs: 10, SliceRecords: 8, RestoreBytes: 1 << 10,

@@ -22,7 +22,9 @@ type scenario struct {
 	inMemory  bool
 	instances int
 	steps     int
-	trouble   int // how often something goes wrong, in 1,000 steps
+	trouble   int    // how often something goes wrong, in 1,000 steps
+	often     string // a kind of trouble that comes more often than others
+	broken    brokenRule
 }
 
 // drawScenario lets a seed choose.

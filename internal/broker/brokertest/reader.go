@@ -10,14 +10,21 @@ import (
 
 // Reader implements broker.Reader. Reads are read-committed.
 type Reader struct {
-	c     *Cluster
-	limit int
+	c           *Cluster
+	limit       int
+	uncommitted bool
 }
 
 var _ broker.Reader = (*Reader)(nil)
 
 // Reader opens a reading client.
 func (c *Cluster) Reader() *Reader { return &Reader{c: c} }
+
+// Uncommitted makes it read uncommitted, as no broker.Reader may: to show that somebody would notice.
+func (r *Reader) Uncommitted() *Reader {
+	r.uncommitted = true
+	return r
+}
 
 // SetLimit bounds the records of one Read; 0 takes all that is there.
 func (r *Reader) SetLimit(records int) {
@@ -40,7 +47,7 @@ func (r *Reader) Read(ctx context.Context, tp broker.TopicPartition, offset int6
 			if missing = l == nil; missing {
 				return true
 			}
-			b = l.read(tp, offset, true, r.limit)
+			b = l.read(tp, offset, !r.uncommitted, r.limit)
 			return b.Err != nil || b.Position > offset
 		})
 		if missing {
