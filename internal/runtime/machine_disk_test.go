@@ -90,6 +90,31 @@ func TestDisk_full(t *testing.T) {
 	}
 }
 
+// A disk that is full when a task is released costs nothing but time: what was not written is in the changelog.
+func TestDisk_fullAtRelease(t *testing.T) {
+	free := int64(10 << 30)
+	c := cluster()
+	k := keyOf(0)
+	c.Append(tp("in", 0), kv(k, "1"))
+	s := newStepper(t, c, diskTopology(t), onDisk(t, vfs.NewMem(), func(string) (int64, error) { return free, nil }))
+	s.settle()
+	s.assign(t0)
+	s.advance(100 * time.Millisecond)
+	s.wantCommitted(1)
+	free = 1 << 20
+	s.assign()
+	s.advance(time.Second)
+	if s.finished {
+		t.Fatalf("it stopped: %v", s.err)
+	}
+	free = 10 << 30
+	s.assign(t0)
+	s.advance(time.Second)
+	if v := s.stored(t0, k); v != "1" {
+		t.Errorf("the store holds %q, want 1", v)
+	}
+}
+
 // A disk that stays full stops the instance in the end, with an error that says so.
 func TestDisk_fullForTooLong(t *testing.T) {
 	free := int64(10 << 30)

@@ -248,7 +248,8 @@ func (m *Machine) finished(s *slot, d *Done) {
 		m.advance(s)
 		return
 	}
-	if d.Err != nil && d.work.finish == finishClean && s.closing == closeClean {
+	// What a full disk did not take is committed: it comes back from the changelog.
+	if d.Err != nil && d.work.finish == finishClean && s.closing == closeClean && !passing(d.Err) {
 		m.closed(s)
 		m.fail(fmt.Errorf("millrace: task %s: close: %w", s.name, d.Err))
 		return

@@ -37,6 +37,7 @@ func troubles() []trouble {
 		{"a disk is full", false, 2, (*world).fillDisk},
 		{"reading fails", false, 2, (*world).failReads},
 		{"an instance is stopped", false, 2, (*world).stopOne},
+		{"records are held up", true, 3, (*world).holdRecords},
 	}
 }
 
@@ -226,7 +227,7 @@ func (w *world) jump() {
 
 func (w *world) fillDisk() {
 	p := w.places[w.rng.IntN(len(w.places))]
-	p.disk.full = !p.disk.full
+	p.disk.full, p.disk.wasFull = !p.disk.full, true
 	w.fault("the disk of place %d: full %t", p.index, p.disk.full)
 }
 
@@ -234,6 +235,18 @@ func (w *world) failReads() {
 	w.fault("reading fails")
 	w.inject(brokertest.Fault{Op: brokertest.OpRead, Err: broker.ErrUnreachable, Times: 1 + w.rng.IntN(2)})
 	w.inject(brokertest.Fault{Op: brokertest.OpFetch, Err: broker.ErrUnreachable, Times: 1 + w.rng.IntN(2)})
+}
+
+// holdRecords lets a broker be slow to take what an instance writes.
+func (w *world) holdRecords() {
+	p := w.someone()
+	if p == nil || p.heldMs > 0 {
+		return
+	}
+	d := w.rng.Int64N(4_000)
+	w.fault("records of place %d are held up for %d ms", p.index, d)
+	p.heldMs = w.clock.NowMs() + d
+	p.producer.Hold()
 }
 
 // stopOne stops an instance in order; it starts again.

@@ -30,6 +30,7 @@ type place struct {
 	started  bool  // and is through with its start
 	restart  int64 // not before
 	outMs    int64 // the member is out of the group, and hears of it then; 0 if not
+	heldMs   int64 // what it writes is held up until then; 0 if not
 	rejoins  int   // requests for a new assignment that were heard
 	stepper  *runtime.Stepper
 	member   *brokertest.Membership // of the last life; nil once the group has forgotten it
@@ -41,6 +42,8 @@ type disk struct {
 	fs   *vfs.MemFS
 	db   *state.DB
 	full bool
+	// wasFull says that it was full at some time.
+	wasFull bool
 }
 
 func newPlace(w *world, index int) *place {
@@ -55,7 +58,7 @@ func (p *place) say(line string) {
 func (p *place) boot() {
 	w := p.w
 	p.lives++
-	p.up, p.started, p.member, p.producer, p.outMs, p.rejoins = true, false, nil, nil, 0, 0
+	p.up, p.started, p.member, p.producer, p.outMs, p.rejoins, p.heldMs = true, false, nil, nil, 0, 0, 0
 	c := w.cluster
 	clients := runtime.Clients{
 		Admin: w.broken.admin(c), Reader: w.broken.reader(c), Committed: p.fetcher(brokertest.ReadCommitted), Protocol: "millrace",
@@ -159,6 +162,10 @@ func (p *place) tick() {
 	if p.outMs > 0 && p.w.clock.NowMs() >= p.outMs && p.up && p.member != nil {
 		p.outMs = 0
 		p.member.Lose(true)
+	}
+	if p.up && p.heldMs > 0 && p.w.clock.NowMs() >= p.heldMs {
+		p.heldMs = 0
+		p.producer.Release()
 	}
 	if p.up && p.started {
 		if at, ok := p.stepper.NextWakeMs(); ok && at <= p.w.clock.NowMs() {
@@ -272,7 +279,7 @@ func (p *place) ended() {
 
 // mayStop tells errors with which an instance may stop, given what was done to it.
 func (p *place) mayStop(err error) bool {
-	return p.disk.full && errors.Is(err, state.ErrDiskFull) || err == nil
+	return err == nil || p.disk.wasFull && errors.Is(err, state.ErrDiskFull)
 }
 
 // traceLog writes what the engine logs into the trace.

@@ -48,7 +48,7 @@ func brokenRules() []brokenRule {
 		{name: "keep what was staged in an aborted transaction", engine: runtime.Broken{KeepStaged: true}, budget: 100},
 		{name: "trust a checkpoint ahead of the commit", engine: runtime.Broken{SealEarly: true}, budget: 100},
 		{name: "trust a new member id", engine: runtime.Broken{TrustIdentity: true}, often: "a member gets another id, and is not told", budget: 100},
-		{name: "keep the units of a released partition", engine: runtime.Broken{KeepReleased: true}, often: "rebalances follow each other", budget: 100},
+		{name: "keep the units of a released partition", engine: runtime.Broken{KeepReleased: true}, often: "records are held up", budget: 100},
 		{name: "send ahead of the end of a transaction", engine: runtime.Broken{SendAhead: true}, budget: 100},
 		{name: "take an unknown end for a commit", engine: runtime.Broken{UnknownIsCommitted: true}, budget: 100},
 		{name: "commit before all acknowledgements", engine: runtime.Broken{Unacknowledged: true}, atLeastOnce: true, budget: 100},
