@@ -20,6 +20,7 @@ import (
 // is a member of its group still, has been expelled, or has been replaced by another that has done the work meanwhile. No
 // result is lost, and none is there twice.
 func TestC094_HaltedInsideATransaction(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	cluster := kafkatest.SharedCluster(t)
 	for _, c := range []struct {
 		name     string

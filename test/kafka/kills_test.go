@@ -371,6 +371,7 @@ func (d *driver) finish(kills int) {
 	for _, t := range open {
 		d.t.Errorf("transaction %s is open: %s", t.TxnID, t.State)
 	}
+	d.t.Logf("the longest time without a result was %v", d.run.longest.Round(time.Millisecond))
 	d.t.Logf("kills=%d lost=%d doubled=%d open_transactions=%d", kills, lost, doubled, len(open))
 	if lost+doubled+wrong != 0 {
 		d.t.Errorf("%d results are lost, %d are there twice, %d are wrong", lost, doubled, wrong)

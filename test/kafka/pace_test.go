@@ -22,9 +22,10 @@ type ledgerRun struct {
 	moved   chan struct{} // closed and replaced when something has changed
 	first   *auditor
 	second  *auditor
-	last    time.Time // when the last result came
-	written int64     // entries of each key
-	fed     bool      // there will be no more of them
+	last    time.Time     // when the last result came
+	longest time.Duration // between two results
+	written int64         // entries of each key
+	fed     bool          // there will be no more of them
 	err     error
 
 	topics  topics
@@ -92,7 +93,8 @@ func (r *ledgerRun) read(ctx context.Context, client *kgo.Client, t topics) erro
 				r.second.take(rec)
 			}
 		})
-		r.last = time.Now()
+		now := time.Now()
+		r.last, r.longest = now, max(r.longest, now.Sub(r.last))
 		r.tell()
 		r.mu.Unlock()
 	}

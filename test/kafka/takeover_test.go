@@ -24,9 +24,11 @@ import (
 // round: after a clean stop, after one of a static member, and after a SIGKILL, which under exactly-once falls inside an open
 // transaction; under both guarantees. The results are those of a Java application that runs without an interruption.
 func TestTakeover(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	cluster := kafkatest.SharedCluster(t)
 	for _, direction := range []struct{ from, to string }{{"java", "millrace"}, {"millrace", "java"}} {
 		t.Run(direction.from+" to "+direction.to, func(t *testing.T) {
+			t.Parallel()
 			// A window that was closed before the takeover stays closed under millrace. Java forgets it.
 			input := newTwinInput(time.Now().Add(-time.Hour), direction.to == "millrace")
 			want := newTwins(t, cluster, input, "at_least_once", false).uninterrupted()
