@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -81,6 +82,9 @@ type RunnerConfig struct {
 	InstanceID  string
 	StaticByDir bool
 
+	// NewID makes the id of an instance without a state directory, a random one by default.
+	NewID func() string
+
 	Handlers  op.Handlers
 	Metrics   *metrics.Registry
 	Stats     *Stats
@@ -150,6 +154,9 @@ func NewRunner(cfg RunnerConfig) *Runner {
 	}
 	if cfg.Stats == nil {
 		cfg.Stats = NewStats()
+	}
+	if cfg.NewID == nil {
+		cfg.NewID = rand.Text
 	}
 	setDefault(&cfg.SliceMs, 10)
 	setDefault(&cfg.PrivateBytes, 16<<20)

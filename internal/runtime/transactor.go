@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"sync"
 	"time"
@@ -93,7 +92,7 @@ func (r *Runner) prove(ctx context.Context) error {
 	if !r.cfg.Settings.ExactlyOnce {
 		return nil
 	}
-	process := rand.Text()
+	process := r.cfg.NewID()
 	if r.db != nil {
 		process = r.db.ProcessID()
 	}

@@ -69,9 +69,6 @@ func (p *place) boot() {
 	}
 	if w.exactly {
 		clients.Transactions = func(id string) (broker.Transactions, error) {
-			if w.inMemory {
-				id = fmt.Sprintf("%s-memory-%d-%d", appID, p.index, p.lives)
-			}
 			tx := c.Transactions(id)
 			p.producer = tx.Producer
 			return tx, nil
@@ -90,6 +87,7 @@ func (p *place) boot() {
 			ExactlyOnce: w.exactly, ReadCommitted: w.exactly, TransactionTimeoutMs: transactionTimeoutMs,
 			Broken: w.broken.engine,
 		},
+		NewID:     func() string { return fmt.Sprintf("memory-%d-%d", p.index, p.lives) },
 		OpenState: p.openState, Metrics: metrics.New(), Clock: w.clock, Logger: slog.New(&traceLog{p: p}),
 		ReadCacheBytes: 1 << 16, PrivateBytes: 2 << 10, SliceMs: 10, SliceRecords: 8, RestoreBytes: 1 << 10,
 	}
