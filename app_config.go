@@ -183,6 +183,7 @@ func (a *App) clients(cfg *runtime.RunnerConfig, budgets config.Budgets) error {
 			Assign: assign.Round,
 			Group:  c.ApplicationID, ProcessID: process, InstanceID: m.InstanceID, HeartbeatInterval: c.HeartbeatInterval,
 			SessionTimeout: c.SessionTimeout, RebalanceTimeout: c.RebalanceTimeout, Stored: m.Stored,
+			Transactional: m.Transactional, Logger: a.log,
 		})
 		if err != nil {
 			return nil, err

@@ -48,6 +48,9 @@ func (m *Machine) take(e broker.MembershipEvent) {
 		return // they will be given back when the group is left
 	}
 	m.assigned = true
+	if m.fencedBy(e.Identity.MemberID); m.drain != nil {
+		return
+	}
 	for _, s := range slices.Clone(m.slots) {
 		switch {
 		case !slices.Contains(e.Tasks, s.id):
@@ -219,6 +222,7 @@ func (m *Machine) checkRevocations() {
 func (m *Machine) lost(e broker.MembershipEvent) {
 	m.log.Warn("lost the membership in the group: all tasks are closed, and what they did since their last commit is done again", "tasks", len(e.Tasks))
 	m.assigned = false
+	m.fencedBy("")
 	for _, s := range slices.Clone(m.slots) {
 		m.closeSlot(s, closeDirty, "lost")
 	}

@@ -32,6 +32,10 @@ type exactlyOnce struct {
 	triesMs   int64 // since when
 	againMs   int64 // the next one
 	foreignMs int64 // when somebody else was last found to have used the transactional id, 0 never
+	// suspect is the member id under which the id was taken from this instance, until the group has said whether that is still
+	// a member: the leader of the group ends the transaction of one that is not.
+	suspect    string
+	suspectErr error
 }
 
 // wantCommit asks for the end of the open transaction, once those who were asked for a unit have answered.
@@ -267,11 +271,27 @@ func (m *Machine) fenced(c *commitRound, err error) {
 	if late || !member || id.MemberID != c.memberID || !errors.Is(err, broker.CodeProducerFenced) && !errors.Is(err, broker.CodeInvalidProducerEpoch) {
 		return
 	}
+	// The group may have put this member out without its knowing: it is asked.
+	m.eos.suspect, m.eos.suspectErr = c.memberID, err
+	if m.drain == nil {
+		m.do(Rejoin{})
+	}
+}
+
+// fencedBy decides, once the group has answered, who has taken the transactional id: the leader of the group, if this instance
+// was put out, or somebody else, if it was a member all the time.
+func (m *Machine) fencedBy(memberID string) {
+	suspect, err := m.eos.suspect, m.eos.suspectErr
+	m.eos.suspect, m.eos.suspectErr = "", nil
+	if suspect == "" || suspect != memberID {
+		return
+	}
 	if m.eos.foreignMs > 0 && m.nowMs-m.eos.foreignMs < fencedWithinMs {
 		m.fail(fmt.Errorf("millrace: another instance writes under the same transactional id, and both take it from each other: has the state directory been copied? Remove the copy's file with the process id: %w", err))
 		return
 	}
 	m.eos.foreignMs = m.nowMs
+	m.log.Warn("somebody else has taken the transactional id of this instance, which was a member of its group all the time: once more within ten minutes stops the application", "error", err)
 }
 
 // roundLoses takes out of the round under way a task whose partitions are not this instance's any more: nothing of it may be

@@ -314,6 +314,7 @@ func (m *Machine) lookAt(s *slot) {
 			}
 		}
 		m.recordsFailed(s, failed)
+		m.noteQuiet(s)
 		return
 	}
 	if s.closing == closeDirty || s.closing == closeRetry {
@@ -345,8 +346,13 @@ func (m *Machine) lookAt(s *slot) {
 		}
 		return
 	}
+	m.noteQuiet(s)
+}
+
+// noteQuiet notes since when a task runs with an answer to everything: its earlier trouble is over after a while of it.
+func (m *Machine) noteQuiet(s *slot) {
 	switch {
-	case !s.looked || s.phase != phaseRunning:
+	case !s.looked || s.phase != phaseRunning || s.closing != closeNot:
 		s.quietMs = 0
 	case s.quietMs == 0:
 		s.quietMs = m.nowMs

@@ -49,6 +49,8 @@ type Member struct {
 	ProcessID string
 	// Stored lists the tasks of which the instance has state on disk; nil without a state directory.
 	Stored func() []broker.TaskID
+	// Transactional is the transactional id under which the instance writes; empty under at-least-once.
+	Transactional string
 }
 
 // Close closes the clients that are open.

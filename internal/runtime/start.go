@@ -179,6 +179,9 @@ func (r *Runner) join(context.Context) (err error) {
 			who.InstanceID = who.ProcessID
 		}
 	}
+	if r.transactor != nil {
+		who.Transactional = r.transactor.id
+	}
 	settings := r.cfg.Settings
 	if r.cfg.Queues != nil {
 		inputs := make(map[broker.TopicPartition]bool)

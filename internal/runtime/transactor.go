@@ -13,6 +13,7 @@ import (
 // may have to wait for room, and the coordinator for another broker.
 type transactor struct {
 	tx      broker.Transactions
+	id      string
 	group   string
 	timeout time.Duration // of one call
 	post    func(Event)
@@ -96,11 +97,13 @@ func (r *Runner) prove(ctx context.Context) error {
 	if r.db != nil {
 		process = r.db.ProcessID()
 	}
-	tx, err := r.cfg.Clients.Transactions(r.cfg.AppID + "-" + process)
+	id := r.cfg.AppID + "-" + process
+	tx, err := r.cfg.Clients.Transactions(id)
 	if err != nil {
 		return err
 	}
 	r.transactor = newTransactor(tx, r.cfg.AppID, r.cfg.RequestTimeout, r.inbox.post)
+	r.transactor.id = id
 	return r.within(ctx, "taking the transactional id", func(ctx context.Context) error {
 		if err := tx.Prove(ctx); err != nil {
 			return fmt.Errorf("millrace: the transactional id %s-%s cannot be taken: %w", r.cfg.AppID, process, err)

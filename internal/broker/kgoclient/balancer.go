@@ -42,6 +42,8 @@ func (b balancer) ParseSyncAssignment(assignment []byte) (map[string][]int32, er
 // MemberBalancer is called on the leader with everybody's metadata.
 func (b balancer) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.GroupMemberBalancer, map[string]struct{}, error) {
 	g := &groupBalance{assign: b.m.cfg.Assign, topology: b.m.subscribed(), leader: b.m.memberID(), members: members}
+	g.writers = writersOf(members)
+	b.m.lead(g.writers)
 	topics := make(map[string]struct{})
 	for _, t := range topicsOf(g.topology) {
 		topics[t] = struct{}{}
@@ -64,6 +66,7 @@ type groupBalance struct {
 	topology broker.GroupTopology // the leader's own
 	leader   string
 	members  []kmsg.JoinGroupResponseMember
+	writers  []string // transactional ids of all of them
 }
 
 // Balance gives tasks to all members whose topology is the leader's and tells the others why they get none.
@@ -152,7 +155,7 @@ func (p *plan) IntoSyncAssignment() []kmsg.SyncGroupRequestGroupAssignment {
 	for _, id := range slices.Sorted(maps.Keys(p.status)) {
 		data := assignmentData{
 			Status: p.status[id], Signature: p.g.topology.Signature, Leader: p.g.leader,
-			Tasks: p.round[id].Tasks, GiveUp: p.round[id].GiveUp, Refused: p.refused[id],
+			Tasks: p.round[id].Tasks, GiveUp: p.round[id].GiveUp, Refused: p.refused[id], Writers: p.g.writers,
 		}
 		if data.Status == statusMismatch {
 			data.LeaderTopics = topicsOf(p.g.topology)

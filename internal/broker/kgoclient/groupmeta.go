@@ -29,6 +29,8 @@ type memberData struct {
 	Stored     []broker.TaskID
 	Nonce      uint64
 	Refused    []broker.TaskID
+	// Transactional is the transactional id under which the member writes, empty if it has none.
+	Transactional string
 }
 
 // assignmentStatus is why a member got its tasks or got none.
@@ -52,6 +54,8 @@ type assignmentData struct {
 	GiveUp []broker.TaskID
 	// Refused are the tasks that the member refused when this was made. It joins again if it takes them now.
 	Refused []broker.TaskID
+	// Writers are the transactional ids of all members of the round. Who leads the next one sees from them who is gone.
+	Writers []string
 }
 
 // Tags of the fields of an assignment.
@@ -59,10 +63,14 @@ const (
 	tagLeaderTopics = 0
 	tagGiveUp       = 1
 	tagNotRun       = 2
+	tagWriters      = 3
 )
 
 // Tags of the fields of a member's data.
-const tagRefused = 0
+const (
+	tagRefused       = 0
+	tagTransactional = 1
+)
 
 func (d memberData) encode() []byte {
 	b := binary.AppendUvarint(nil, metadataVersion)
@@ -75,6 +83,9 @@ func (d memberData) encode() []byte {
 	var fields [][]byte
 	if len(d.Refused) > 0 {
 		fields = append(fields, appendField(tagRefused, appendTasks(nil, d.Refused)))
+	}
+	if d.Transactional != "" {
+		fields = append(fields, appendField(tagTransactional, []byte(d.Transactional)))
 	}
 	return appendFields(b, fields)
 }
@@ -89,8 +100,11 @@ func decodeMemberData(b []byte) (d memberData, err error) {
 	d.Stored = r.tasks()
 	d.Nonce = r.uvarint()
 	r.tagged(func(tag uint64, f *metaReader) {
-		if tag == tagRefused {
+		switch tag {
+		case tagRefused:
 			d.Refused = f.tasks()
+		case tagTransactional:
+			d.Transactional = string(f.in)
 		}
 	})
 	return d, r.done("group member")
@@ -104,17 +118,16 @@ func (d assignmentData) encode() []byte {
 	b = appendTasks(b, d.Tasks)
 	var fields [][]byte
 	if len(d.LeaderTopics) > 0 {
-		topics := binary.AppendUvarint(nil, uint64(len(d.LeaderTopics)))
-		for _, t := range d.LeaderTopics {
-			topics = appendString(topics, t)
-		}
-		fields = append(fields, appendField(tagLeaderTopics, topics))
+		fields = append(fields, appendField(tagLeaderTopics, appendStrings(nil, d.LeaderTopics)))
 	}
 	if len(d.GiveUp) > 0 {
 		fields = append(fields, appendField(tagGiveUp, appendTasks(nil, d.GiveUp)))
 	}
 	if len(d.Refused) > 0 {
 		fields = append(fields, appendField(tagNotRun, appendTasks(nil, d.Refused)))
+	}
+	if len(d.Writers) > 0 {
+		fields = append(fields, appendField(tagWriters, appendStrings(nil, d.Writers)))
 	}
 	return appendFields(b, fields)
 }
@@ -138,16 +151,24 @@ func decodeAssignmentData(b []byte) (d assignmentData, err error) {
 	r.tagged(func(tag uint64, f *metaReader) {
 		switch tag {
 		case tagLeaderTopics:
-			for range f.count(1) {
-				d.LeaderTopics = append(d.LeaderTopics, f.string())
-			}
+			d.LeaderTopics = f.strings()
 		case tagGiveUp:
 			d.GiveUp = f.tasks()
 		case tagNotRun:
 			d.Refused = f.tasks()
+		case tagWriters:
+			d.Writers = f.strings()
 		}
 	})
 	return d, r.done("group assignment")
+}
+
+func appendStrings(b []byte, all []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(all)))
+	for _, s := range all {
+		b = appendString(b, s)
+	}
+	return b
 }
 
 func appendString(b []byte, s string) []byte {
@@ -242,6 +263,13 @@ func (r *metaReader) count(least int) int {
 }
 
 func (r *metaReader) string() string { return string(r.bytes(r.count(1))) }
+
+func (r *metaReader) strings() (all []string) {
+	for range r.count(1) {
+		all = append(all, r.string())
+	}
+	return all
+}
 
 func (r *metaReader) tasks() []broker.TaskID {
 	var out []broker.TaskID

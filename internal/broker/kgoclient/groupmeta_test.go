@@ -29,7 +29,7 @@ func TestGroupData_roundTrip(t *testing.T) {
 		m := memberData{
 			ProcessID: uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "process")), Signature: rapid.String().Draw(t, "signature"),
 			Generation: rapid.Int32Min(-1).Draw(t, "generation"), Owned: genTaskIDs(t, "owned"), Stored: genTaskIDs(t, "stored"),
-			Nonce: rapid.Uint64().Draw(t, "nonce"), Refused: genTaskIDs(t, "refused"),
+			Nonce: rapid.Uint64().Draw(t, "nonce"), Refused: genTaskIDs(t, "refused"), Transactional: rapid.String().Draw(t, "transactional"),
 		}
 		got, err := decodeMemberData(m.encode())
 		if d := cmp.Diff(m, got); d != "" || err != nil {
@@ -37,7 +37,7 @@ func TestGroupData_roundTrip(t *testing.T) {
 		}
 		a := assignmentData{
 			Status: assignmentStatus(rapid.IntRange(0, 2).Draw(t, "status")), Signature: m.Signature, Leader: rapid.String().Draw(t, "leader"),
-			Tasks: genTaskIDs(t, "tasks"), GiveUp: genTaskIDs(t, "give up"), Refused: genTaskIDs(t, "not run"),
+			Tasks: genTaskIDs(t, "tasks"), GiveUp: genTaskIDs(t, "give up"), Refused: genTaskIDs(t, "not run"), Writers: rapid.SliceOfN(rapid.String(), 1, 3).Draw(t, "writers"),
 			LeaderTopics: rapid.SliceOfN(rapid.String(), 1, 3).Draw(t, "topics"),
 		}
 		gotA, err := decodeAssignmentData(a.encode())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -43,6 +44,11 @@ type MembershipConfig struct {
 	// Stored, if set, lists the tasks whose state the instance has on disk. It is called on a goroutine of the client
 	// whenever the member joins and must return quickly.
 	Stored func() []broker.TaskID
+	// Transactional is the transactional id under which the instance writes; empty if it does not write in transactions. The
+	// leader of the group ends the open transaction of a member that is gone.
+	Transactional string
+	// Logger is told of that. May be nil.
+	Logger *slog.Logger
 }
 
 func (c MembershipConfig) withDefaults() MembershipConfig {
@@ -50,6 +56,9 @@ func (c MembershipConfig) withDefaults() MembershipConfig {
 		if *d == 0 {
 			*d = v
 		}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	def(&c.HeartbeatInterval, 500*time.Millisecond)
 	def(&c.SessionTimeout, 45*time.Second)
@@ -82,6 +91,7 @@ type Membership struct {
 	next     nextAssignment  // answered and not told yet
 	nonce    uint64
 	refused  []broker.TaskID // sorted
+	writers  []string        // transactional ids of all members of the last round, as its leader told
 	mismatch string          // the mismatch that was reported last
 	reported string          // the error of the group that was reported since the last assignment
 	leaving  bool
@@ -325,7 +335,7 @@ func (m *Membership) joining() (broker.GroupTopology, memberData) {
 	}
 	d := memberData{
 		ProcessID: m.cfg.ProcessID, Signature: m.topology.Signature, Generation: m.ownedGen, Owned: m.owned, Stored: stored,
-		Nonce: m.nonce, Refused: m.refused,
+		Nonce: m.nonce, Refused: m.refused, Transactional: m.cfg.Transactional,
 	}
 	return m.topology, d
 }
@@ -358,6 +368,9 @@ func (m *Membership) synced(assignment []byte) error {
 	m.identity = broker.Identity{MemberID: id, InstanceID: m.cfg.InstanceID, Generation: generation}
 	m.valid = true
 	m.next = nextAssignment{}
+	if err == nil && len(assignment) > 0 {
+		m.writers = data.Writers
+	}
 	switch {
 	case err != nil:
 		m.next.err = fmt.Errorf("millrace: group %s: assignment: %w", m.cfg.Group, err)
