@@ -365,12 +365,14 @@ func (m *Machine) NextWakeMs() (ms int64, ok bool) {
 		at(m.nowMs + fullCheckMs)
 	}
 	if m.commit != nil {
-		at(m.commit.retryMs) // 0 while it is under way
+		if !m.set.ExactlyOnce || m.commit.stage == stageCommit {
+			at(m.commit.retryMs) // 0 while it is under way
+		}
 		if m.eos.wanted && m.commit.stage == stageOpen {
 			at(max(m.nowMs, m.eos.wantedMs) + heldUpMs)
 		}
 	}
-	if m.eos.broken && !m.eos.proving {
+	if m.eos.broken && !m.eos.proving && m.commit == nil {
 		at(m.eos.againMs)
 	}
 	for _, r := range m.revocations {

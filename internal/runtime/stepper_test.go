@@ -118,10 +118,19 @@ func newStepperAt(t *testing.T, c *brokertest.Cluster, topo *topology.Topology, 
 	return s
 }
 
-// step takes one event and what follows from it.
+// step takes one event and what follows from it. The machine must not want to be woken at a time that has come and stays: a
+// runner would spin.
 func (s *stepper) step(e Event) {
 	s.t.Helper()
 	s.Step(e)
+	if at, ok := s.NextWakeMs(); !ok || at > s.clock.NowMs() || len(s.events) > 0 {
+		return
+	}
+	s.Step(Tick{})
+	if at, ok := s.NextWakeMs(); ok && at <= s.clock.NowMs() && len(s.events) == 0 {
+		s.t.Fatalf("it is %d, and the machine wants to be woken at %d, again and again; the last of the trace:\n%s", s.clock.NowMs(), at,
+			strings.Join(s.lines[max(0, len(s.lines)-60):], "\n"))
+	}
 }
 
 // settle carries out everything that waits until nothing does. Time stands still.
