@@ -49,6 +49,13 @@ type systemTimer struct{ *time.Timer }
 
 func (t systemTimer) C() <-chan time.Time { return t.Timer.C }
 
+// Steady returns a time that begins as the time of day and then only runs on: it does not jump with the clock of the machine.
+// Deadlines and pauses are measured in it. It is in milliseconds.
+func Steady(c Clock) func() int64 {
+	start, startMs := c.Now(), c.NowMs()
+	return func() int64 { return startMs + c.Now().Sub(start).Milliseconds() }
+}
+
 // Wait returns after d, or as soon as ctx ends, with its error then.
 func Wait(ctx context.Context, c Clock, d time.Duration) error {
 	if d <= 0 {

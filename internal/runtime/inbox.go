@@ -40,17 +40,16 @@ func (b *inbox) take() []Event {
 	return out
 }
 
-// wait returns when there is an event, or at a time.
-func (b *inbox) wait(c clock.Clock, atMs int64, timed bool) {
+// wait returns when there is an event, or after a time.
+func (b *inbox) wait(c clock.Clock, afterMs int64, timed bool) {
 	if !timed {
 		<-b.signal
 		return
 	}
-	d := atMs - c.NowMs()
-	if d <= 0 {
+	if afterMs <= 0 {
 		return
 	}
-	t := c.NewTimer(msDuration(d))
+	t := c.NewTimer(msDuration(afterMs))
 	defer t.Stop()
 	select {
 	case <-b.signal:

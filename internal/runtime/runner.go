@@ -125,6 +125,7 @@ type Runner struct {
 	cfg RunnerConfig
 	log *slog.Logger
 
+	steady     func() int64 // the time of the machine
 	inbox      *inbox
 	notes      *notifier
 	db         *state.DB
@@ -167,7 +168,7 @@ func NewRunner(cfg RunnerConfig) *Runner {
 	setDefault(&cfg.RequestTimeout, 30*time.Second)
 	setDefault(&cfg.MaxBlock, time.Minute)
 	setDefault(&cfg.RefreshInterval, 5*time.Minute)
-	return &Runner{cfg: cfg, log: cfg.Logger, inbox: newInbox(), notes: newNotifier(cfg.Logger), restores: make(map[*life]context.CancelFunc)}
+	return &Runner{cfg: cfg, log: cfg.Logger, steady: clock.Steady(cfg.Clock), inbox: newInbox(), notes: newNotifier(cfg.Logger), restores: make(map[*life]context.CancelFunc)}
 }
 
 func setDefault[T comparable](v *T, d T) {
@@ -259,14 +260,14 @@ func (r *Runner) loop(ctx context.Context) error {
 		events := r.inbox.take()
 		if len(events) == 0 {
 			at, timed := r.machine.NextWakeMs()
-			r.inbox.wait(r.cfg.Clock, at, timed)
+			r.inbox.wait(r.cfg.Clock, at-r.steady(), timed)
 			events = r.inbox.take()
 			if len(events) == 0 {
 				events = append(events, Tick{})
 			}
 		}
 		for _, e := range events {
-			r.machine.Step(r.cfg.Clock.NowMs(), e)
+			r.machine.Step(r.steady(), e)
 			actions := r.machine.Actions()
 			if r.cfg.Trace != nil {
 				r.cfg.Trace(e, actions)
@@ -464,7 +465,7 @@ func (r *Runner) taskConfig(plan Plan) task.Config {
 	}
 	stores = max(stores, 1)
 	return task.Config{
-		Ctx: r.ctx, NowMs: r.cfg.Clock.NowMs, Metrics: r.cfg.Metrics, Handlers: r.cfg.Handlers,
+		Ctx: r.ctx, NowMs: r.cfg.Clock.NowMs, SteadyMs: r.steady, Metrics: r.cfg.Metrics, Handlers: r.cfg.Handlers,
 		Partitions:     r.book.partitions,
 		TopicName:      func(name string) string { return topology.DecoratedTopic(r.cfg.AppID, name) },
 		MaxRecordBytes: r.book.maxRecord,

@@ -211,7 +211,7 @@ func (r *Runner) join(context.Context) (err error) {
 		cfg.Headers = r.headers
 	}
 	r.machine = NewMachine(cfg, &shared{
-		clock: r.cfg.Clock, producer: r.producer(), maxRecord: r.book.maxRecord, retention: r.book.retention, log: r.log,
+		clock: r.cfg.Clock, steady: r.steady, producer: r.producer(), maxRecord: r.book.maxRecord, retention: r.book.retention, log: r.log,
 		sliceMs:      r.cfg.SliceMs,
 		sliceRecords: r.cfg.SliceRecords, privateBytes: r.cfg.PrivateBytes,
 	})

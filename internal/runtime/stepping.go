@@ -103,7 +103,11 @@ func (s *Stepper) pull() {
 // Step takes one event now. What the machine orders at once is done; the rest waits.
 func (s *Stepper) Step(e Event) {
 	s.say("> ", e, nil)
-	s.machine.Step(s.clock.NowMs(), e)
+	now := s.clock.NowMs
+	if s.runner != nil {
+		now = s.runner.steady
+	}
+	s.machine.Step(now(), e)
 	for _, a := range s.machine.Actions() {
 		s.say("  ", nil, a)
 		s.execute(a)

@@ -84,7 +84,9 @@ type startAt struct {
 
 // shared is what all tasks of an instance have in common on the worker's side.
 type shared struct {
-	clock    clock.Clock
+	clock clock.Clock
+	// steady is the time of the machine, which does not jump with the clock; nil: the clock's.
+	steady   func() int64
 	producer broker.Producer
 	// maxRecord tells how large a record for a topic may be, 0 where it is not known, and retention for how long the topic
 	// keeps records by their time, 0 for ever.
@@ -96,6 +98,14 @@ type shared struct {
 	sliceRecords int
 	// privateBytes is how much a task may gather between two hand-overs.
 	privateBytes int64
+}
+
+// steadyMs is the time of the machine.
+func (sh *shared) steadyMs() int64 {
+	if sh.steady == nil {
+		return sh.clock.NowMs()
+	}
+	return sh.steady()
 }
 
 // Done is what came out of a Work.
@@ -131,7 +141,7 @@ func (w *Work) Task() string { return w.life.name }
 func (w *Work) Do() *Done {
 	l := w.life
 	d := &Done{work: w}
-	l.progressMs.Store(w.shared.clock.NowMs())
+	l.progressMs.Store(w.shared.steadyMs())
 	d.Err = w.guarded(d)
 	if l.task != nil && w.finish == goOn {
 		w.observe(d)
@@ -221,7 +231,9 @@ func (w *Work) openTask() error {
 func (w *Work) processSlice(d *Done) error {
 	l := w.life
 	if w.timerMs > 0 {
-		if now := w.shared.clock.NowMs(); now >= w.timerMs {
+		// When it is due is told by the clock, which may have been set back since the machine was told.
+		now := w.shared.clock.NowMs()
+		if due, ok := l.task.NextTimerMs(); ok && now >= due {
 			for _, h := range w.heard {
 				l.task.SetHeard(h.tp, h.ok)
 			}
@@ -230,7 +242,7 @@ func (w *Work) processSlice(d *Done) error {
 			}
 		}
 	}
-	start := w.shared.clock.NowMs()
+	start := w.shared.steadyMs()
 	last := start
 	group := 1
 	for {
@@ -248,7 +260,7 @@ func (w *Work) processSlice(d *Done) error {
 			d.more = d.Processed >= w.shared.sliceRecords
 			break
 		}
-		now := w.shared.clock.NowMs()
+		now := w.shared.steadyMs()
 		if now != last {
 			l.progressMs.Store(now)
 			last = now
@@ -346,7 +358,7 @@ func (w *Work) observe(d *Done) {
 	t := w.life.task
 	d.idle = t.Idle()
 	if ms, ok := t.NextTimerMs(); ok {
-		d.timerMs = ms
+		d.timerMs = w.shared.steadyMs() + max(0, ms-w.shared.clock.NowMs())
 	}
 	d.commit = t.CommitNeeded()
 	d.request = t.CommitRequested() || d.commit && w.life.set.PrivateBytes()+w.life.box.stagedBytes() > w.shared.privateBytes

@@ -44,7 +44,7 @@ func (t *Task) choose() (*queue, error) {
 			blocked, untilMs = q, 0
 			continue
 		}
-		now := t.env.NowMs()
+		now := t.steady()
 		if q.idleSinceMs < 0 {
 			q.idleSinceMs = now
 		}

@@ -39,8 +39,10 @@ type Config struct {
 	Committed map[broker.TopicPartition]broker.OffsetMeta
 
 	// Ctx ends with the application; user functions that may wait get it.
-	Ctx            context.Context
-	NowMs          func() int64
+	Ctx   context.Context
+	NowMs func() int64
+	// SteadyMs is a time that does not jump with the clock, in which idling is measured; nil takes NowMs.
+	SteadyMs       func() int64
 	Metrics        *metrics.Registry
 	Handlers       op.Handlers
 	Partitions     func(topic string) (int32, error)
@@ -65,6 +67,7 @@ type Task struct {
 	queues []*queue // by topic, then partition
 	byTP   map[broker.TopicPartition]*queue
 	idleMs int64
+	steady func() int64
 	stores []string // that have observed times
 	// offsetStore is the store beside which the input offsets stand that the state stands for; empty without stores.
 	offsetStore string
@@ -84,13 +87,16 @@ type Task struct {
 // New makes a task's operators, calls Init of user-written steps, and takes up the times of the committed offsets.
 func New(cfg Config) (*Task, error) {
 	t := &Task{
-		id: cfg.ID, set: cfg.Set, idleMs: cfg.MaxIdleMs,
+		id: cfg.ID, set: cfg.Set, idleMs: cfg.MaxIdleMs, steady: cfg.SteadyMs,
 		byTP:      make(map[broker.TopicPartition]*queue, len(cfg.Inputs)),
 		processed: cfg.Metrics.Counter(metrics.RecordsProcessed, cfg.ID),
 		enforced:  cfg.Metrics.Counter(metrics.EnforcedProcessing, cfg.ID),
 		leftOut:   cfg.Metrics.Counter(metrics.MetadataLeftOut, cfg.ID),
 
 		privateBytes: cfg.PrivateBytes, oversized: cfg.Metrics.Counter(metrics.RecordsOversized, cfg.ID),
+	}
+	if t.steady == nil {
+		t.steady = cfg.NowMs
 	}
 	t.env = &op.Env{
 		Task: cfg.ID, NowMs: cfg.NowMs, Metrics: cfg.Metrics, Handlers: cfg.Handlers, Partitions: cfg.Partitions,
