@@ -1,9 +1,12 @@
 package restore_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -449,5 +452,41 @@ func TestProgress_rate(t *testing.T) {
 	}
 	if p := (restore.Progress{At: 5, End: 5}); p.Rate() != 0 || p.ETA() != 0 {
 		t.Errorf("rate %v, ETA %v", p.Rate(), p.ETA())
+	}
+}
+
+// A changelog that held records and is empty now, although input was processed, is told (C078): the store has lost what it held.
+// One that never held any is not.
+func TestC078_emptyChangelogIsTold(t *testing.T) {
+	for name, x := range map[string]struct {
+		records   int
+		deleted   int64
+		committed int64
+		told      bool
+	}{
+		"deleted by the broker":       {3, 3, 2, true},
+		"deleted in part":             {3, 2, 2, false},
+		"nothing was processed":       {3, 3, -1, false},
+		"nothing was ever in the log": {0, 0, 2, false},
+		"all of it is there":          {3, 0, 2, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			var text bytes.Buffer
+			b.cfg.Logger = slog.New(slog.NewTextHandler(&text, nil))
+			tp := brokertest.TP(log, 0)
+			for range x.records {
+				b.c.Append(tp, kv("a", "1"))
+			}
+			if x.committed >= 0 {
+				b.c.Append(brokertest.TP(in, 0), kv("a", "1"), kv("a", "2"))
+				b.c.Group("app").Commit(brokertest.TP(in, 0), broker.OffsetMeta{Offset: x.committed})
+			}
+			b.c.Truncate(tp, x.deleted)
+			b.restore()
+			if told := strings.Contains(text.String(), "level=WARN msg=\"the changelog of a store held records"); told != x.told {
+				t.Errorf("told %t, want %t: %s", told, x.told, &text)
+			}
+		})
 	}
 }

@@ -71,6 +71,7 @@ func (s *storeJob) begin() error {
 			}
 		}
 	}
+	s.warnEmpty()
 	var err error
 	if s.replayer = nil; s.log.Source != nil {
 		if s.replayer, err = s.log.Source.NewReplayer(s.log.TopicPartition); err != nil {
@@ -85,6 +86,25 @@ func (s *storeJob) begin() error {
 	}
 	s.start, s.sinceMs = s.at, s.j.cfg.NowMs()
 	return nil
+}
+
+// warnEmpty tells of a changelog from which everything was deleted although the task has processed input: what the store held
+// is lost, and results go on as if it had never been. A broker deletes by the time of the records, which are those of events.
+func (s *storeJob) warnEmpty() {
+	if s.log.Reused || s.known.EndOffset == 0 || s.known.StartOffset < s.known.EndOffset {
+		return
+	}
+	if _, stored := s.j.res.Set.Position(s.log.Store); stored {
+		return
+	}
+	for _, in := range s.j.cfg.Inputs {
+		if c := s.j.res.Committed[in.TopicPartition]; c.Offset > 0 {
+			s.j.cfg.Logger.Warn("the changelog of a store held records and is empty now, although input has been processed: the store begins without what it held; if the records were deleted for their age, raise windowstore.changelog.additional.retention.ms or the topic's retention.ms",
+				"task", s.j.cfg.Task, "store", s.log.Store, "topic", s.log.Topic, "partition", s.log.Partition, "end_offset", s.known.EndOffset,
+				"input", in.Topic, "committed", c.Offset)
+			return
+		}
+	}
 }
 
 // observed is how far the time of a store's step was when the task's offsets were committed.

@@ -19,6 +19,7 @@ func (m *Machine) fetched(e Fetched) {
 			m.fetchFailed(in, b)
 			continue
 		}
+		in.badMs = 0
 		if !m.readsCommitted(in) {
 			b.StableEnd = -1 // what is read ends at the high watermark, and the task must wait for it
 		}
@@ -52,6 +53,15 @@ func (m *Machine) fetchFailed(in *input, b *broker.Batch) {
 		// Where to go on is decided as for a new task, by the committed offset if there is one, else by the reset policy of the
 		// source. That goes for a topic that was deleted and created again too: the position means nothing in the new one.
 		m.trouble(in.slot, err)
+		return
+	}
+	if in.badMs == 0 {
+		in.badMs = m.nowMs
+	}
+	if m.nowMs-in.badMs >= m.set.TaskTimeoutMs {
+		m.endSlot(in.slot, closeClean, "an input cannot be read")
+		m.fail(fmt.Errorf("millrace: %s-%d could not be read for %d s (task.timeout.ms = %d): %w", in.tp.Topic, in.tp.Partition,
+			(m.nowMs-in.badMs)/1000, m.set.TaskTimeoutMs, err))
 		return
 	}
 	m.log.Error("a partition cannot be read, it is tried again", "task", in.slot.name, "topic", in.tp.Topic, "partition", in.tp.Partition, "error", b.Err)

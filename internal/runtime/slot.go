@@ -106,6 +106,7 @@ type input struct {
 	position, end int64
 	committed     int64
 	retryMs       int64  // after an error of the partition
+	badMs         int64  // since when it has had nothing but errors, 0 if it has not
 	answers       uint64 // when it was last asked whether the partition is heard of
 }
 

@@ -141,6 +141,7 @@ func (r *Runner) makeTopics(ctx context.Context) error {
 	if err := r.within(ctx, "asking for output topics", func(ctx context.Context) error { return r.book.learn(ctx, names...) }); err != nil {
 		return err
 	}
+	r.missingSinks()
 	var err error
 	global := op.GlobalConfig{Ctx: r.ctx, NowMs: r.cfg.Clock.NowMs, Metrics: r.cfg.Metrics, Handlers: r.cfg.Handlers}
 	if r.globals, err = newGlobals(global, plan.Globals); err != nil {
@@ -148,6 +149,22 @@ func (r *Runner) makeTopics(ctx context.Context) error {
 	}
 	r.current.Store(&plan)
 	return nil
+}
+
+// missingSinks tells early of fixed topics that steps write and the cluster does not have. They may still be made; the first
+// record for one waits for it, and is tried again until task.timeout.ms is over.
+func (r *Runner) missingSinks() {
+	for _, sub := range r.cfg.Topology.Subtopologies() {
+		for _, n := range sub.Nodes {
+			if n.Kind != topology.SinkNode || n.Internal || n.Topic == "" {
+				continue
+			}
+			if _, known := r.book.find(n.Topic); !known {
+				r.log.Warn("a topic that a step writes is not there: create it before its first record, which is tried again until task.timeout.ms is over, and then stops the application",
+					"topic", n.Topic, "step", n.Name)
+			}
+		}
+	}
 }
 
 func (r *Runner) fillGlobals(ctx context.Context) error {
