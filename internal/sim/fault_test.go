@@ -152,7 +152,7 @@ func (w *world) failRecord() {
 // putOut lets the group forget a member that lives. Under exactly-once it may hear of it much later.
 func (w *world) putOut() {
 	p := w.someone()
-	if p == nil || p.member == nil {
+	if p == nil || p.member == nil || p.leaves() {
 		return
 	}
 	w.coord.Forget(p.member)
@@ -174,7 +174,7 @@ func (w *world) putOut() {
 
 func (w *world) renameSilently() {
 	p := w.someone()
-	if p == nil || p.member == nil {
+	if p == nil || p.member == nil || p.leaves() {
 		return
 	}
 	w.fault("the member of place %d gets another id, and is not told", p.index)

@@ -316,6 +316,12 @@ func (p *place) hearGroup() {
 	}
 }
 
+// leaves tells whether the instance has left its group.
+func (p *place) leaves() bool {
+	left, _ := p.member.Left()
+	return left
+}
+
 // waitsForGroup tells whether the instance waits for an assignment: it has just joined, or has asked for another one.
 func (p *place) waitsForGroup() bool {
 	if !p.up || p.member == nil {

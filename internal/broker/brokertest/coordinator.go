@@ -94,7 +94,7 @@ func (g *Group) revoking() bool {
 	g.c.mu.Lock()
 	defer g.c.mu.Unlock()
 	for _, m := range g.members {
-		if m.revoking || len(m.events) > 0 {
+		if !m.left && (m.revoking || len(m.events) > 0) {
 			return true
 		}
 	}
