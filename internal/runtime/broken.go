@@ -28,7 +28,7 @@ type Broken struct {
 	Unacknowledged bool
 	// ForgetTimes begins without the times of the committed offsets.
 	ForgetTimes bool
-	// Unsettled replays changelogs while records of the task are still on their way.
+	// Unsettled begins anew while what the task has handed over is undecided.
 	Unsettled bool
 }
 

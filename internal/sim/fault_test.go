@@ -273,7 +273,11 @@ func (w *world) insideRecord() {
 	n := 5 + w.rng.IntN(60)
 	w.fault("a record is slow: %d steps happen meanwhile", n)
 	w.inside++
-	for range n {
+	for i := range n {
+		if i == n/2 && w.rng.IntN(3) == 0 {
+			w.fault("it takes longer than a record may")
+			w.advance(3 * time.Second)
+		}
 		if w.failure == nil {
 			w.step()
 		}

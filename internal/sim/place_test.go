@@ -81,7 +81,7 @@ func (p *place) boot() {
 	cfg := runtime.RunnerConfig{
 		AppID: appID, Topology: w.topology, Resolve: topology.DefaultResolveConfig(), Clients: clients,
 		Settings: runtime.Settings{
-			CommitIntervalMs: 100, CommitTimeoutMs: 2_000, RebalanceTimeoutMs: 6_000, TaskTimeoutMs: 3_600_000, MaxPollIntervalMs: 3_600_000,
+			CommitIntervalMs: 100, CommitTimeoutMs: 2_000, RebalanceTimeoutMs: 6_000, TaskTimeoutMs: 3_600_000, MaxPollIntervalMs: w.deadline,
 			DrainTimeoutMs: 5_000, PurgeIntervalMs: 500, BackoffMs: 200, BackoffMaxMs: 1_000, Workers: 2, Restores: 2,
 			HighRecords: 50, HighBytes: 1 << 20, ProducerBytes: 4 << 10,
 			ExactlyOnce: w.exactly, ReadCommitted: w.exactly, TransactionTimeoutMs: transactionTimeoutMs,

@@ -23,6 +23,7 @@ type scenario struct {
 	instances int
 	steps     int
 	trouble   int    // how often something goes wrong, in 1,000 steps
+	deadline  int64  // of one record, in milliseconds
 	often     string // a kind of trouble that comes more often than others
 	broken    brokenRule
 }
@@ -33,13 +34,13 @@ func drawScenario(seed uint64) scenario {
 	all := Workloads()
 	return scenario{
 		workload: all[rng.IntN(len(all))], exactly: rng.IntN(5) > 0, cached: rng.IntN(3) == 0, inMemory: rng.IntN(4) == 0,
-		instances: 2 + rng.IntN(2), steps: 3000, trouble: []int{2, 6, 15}[rng.IntN(3)],
+		instances: 2 + rng.IntN(2), steps: 3000, trouble: []int{2, 6, 15}[rng.IntN(3)], deadline: []int64{2_500, 3_600_000}[rng.IntN(2)],
 	}
 }
 
 func (s scenario) String() string {
-	return fmt.Sprintf("%s, exactly once %t, cached %t, in memory %t, %d instances, %d steps, trouble %d",
-		s.workload.Name, s.exactly, s.cached, s.inMemory, s.instances, s.steps, s.trouble)
+	return fmt.Sprintf("%s, exactly once %t, cached %t, in memory %t, %d instances, %d steps, trouble %d, %d ms for a record",
+		s.workload.Name, s.exactly, s.cached, s.inMemory, s.instances, s.steps, s.trouble, s.deadline)
 }
 
 // world is the whole of a simulation: a cluster, the instances of an application, the clock, and one source of chance.
@@ -228,7 +229,17 @@ func (w *world) rebalance() {
 	if len(members) == 0 {
 		return
 	}
-	if w.coord.Rebalance(func(broker.TaskID) *brokertest.Membership { return members[w.rng.IntN(len(members))] }) {
+	choose := func(id broker.TaskID) *brokertest.Membership {
+		able := slices.DeleteFunc(slices.Clone(members), func(m *brokertest.Membership) bool {
+			refused, _ := m.Refused()
+			return slices.Contains(refused, id)
+		})
+		if len(able) == 0 {
+			return nil
+		}
+		return able[w.rng.IntN(len(able))]
+	}
+	if w.coord.Rebalance(choose) {
 		w.note("group: a rebalance begins")
 		w.due = false
 		for _, p := range w.places {

@@ -1,6 +1,10 @@
 package brokertest
 
-import "github.com/millrace-io/millrace/internal/broker"
+import (
+	"slices"
+
+	"github.com/millrace-io/millrace/internal/broker"
+)
 
 // Coordinator takes a group through its rebalances as the real ones go: step by step, and what moves from one member to
 // another is taken away first. Who gets what is for the test to say.
@@ -22,6 +26,7 @@ func (c *Coordinator) Rebalance(choose func(broker.TaskID) *Membership) bool {
 	if c.Busy() {
 		return false
 	}
+	c.released()
 	c.goal = make(map[broker.TaskID]*Membership)
 	moves := false
 	for _, id := range c.tasks {
@@ -60,6 +65,7 @@ func (c *Coordinator) Step() bool {
 	if len(c.next) == 0 || c.group.revoking() {
 		return false
 	}
+	c.released()
 	do := c.next[0]
 	c.next = c.next[1:]
 	do()
@@ -76,7 +82,19 @@ func (c *Coordinator) Finish() {
 func (c *Coordinator) Tasks() []broker.TaskID { return c.tasks }
 
 // Owner is the member that has a task, nil if nobody has.
-func (c *Coordinator) Owner(id broker.TaskID) *Membership { return c.owner[id] }
+func (c *Coordinator) Owner(id broker.TaskID) *Membership {
+	c.released()
+	return c.owner[id]
+}
+
+// released takes from members what they refuse to run.
+func (c *Coordinator) released() {
+	for id, m := range c.owner {
+		if refused, _ := m.Refused(); slices.Contains(refused, id) {
+			delete(c.owner, id)
+		}
+	}
+}
 
 // Forget takes a member out of the plans: it is not in the group any more, and others may have its tasks at once.
 func (c *Coordinator) Forget(m *Membership) {
