@@ -106,9 +106,9 @@ var ErrRunTwice = errors.New("millrace: Run was called before: an App runs once,
 // processed again later.
 //
 // An error is the first fatal one: an error or panic of a step that no handler took, a setting that cannot work in this
-// cluster, a source topic that is missing, refused access, and at the start brokers that cannot be reached. Passing trouble
-// later (a broker away, a topic deleted, a topic to be written that is missing) is not fatal: what it concerns is tried again,
-// for as long as task.timeout.ms allows. Nor is a record or timer that takes longer than max.poll.interval.ms: its task alone
+// cluster, a source topic that is missing, refused access, and at the start brokers that cannot be reached (those that are
+// down are waited for, for default.api.timeout.ms at most). Passing trouble later (a broker away, a topic deleted, a topic to be
+// written that is missing) is not fatal: what it concerns is tried again, for as long as task.timeout.ms allows. Nor is a record or timer that takes longer than max.poll.interval.ms: its task alone
 // is given up and goes to another instance; user code that still has not returned after task.timeout.ms more stops the App.
 //
 // Run may be called once.

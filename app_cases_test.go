@@ -436,9 +436,13 @@ func TestApp_unreachable(t *testing.T) {
 	addr := k.addr[0]
 	k.k.Close()
 	topology := mustBuild(t, func(b *Builder) { From(b, strTopic("in")).To(strTopic("out")) })
-	err := k.start(topology).fails()
-	if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), addr) {
+	began := time.Now()
+	err := k.start(topology, FromProperties(map[string]string{"admin.default.api.timeout.ms": "1500"})).fails()
+	if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), addr) || !strings.Contains(err.Error(), "within 1.5s (default.api.timeout.ms)") {
 		t.Errorf("error %v", err)
+	}
+	if took := time.Since(began); took < 1500*time.Millisecond || took > 10*time.Second {
+		t.Errorf("it waited for %v", took)
 	}
 }
 

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/topology"
@@ -19,6 +21,7 @@ type planner struct {
 	resolve  topology.ResolveConfig
 	admin    broker.Admin
 	log      *slog.Logger
+	created  map[string]bool // internal topics
 }
 
 // look resolves the topology against the topics that exist.
@@ -117,6 +120,10 @@ func (p *planner) make(ctx context.Context, plan Plan) error {
 				return fmt.Errorf("millrace: the internal topic %q (%d partitions, replication factor %d) cannot be created: %w",
 					spec.Name, spec.Partitions, spec.ReplicationFactor, err)
 			default:
+				if p.created == nil {
+					p.created = make(map[string]bool)
+				}
+				p.created[spec.Name] = true
 				p.log.Info("created internal topic", "topic", spec.Name, "partitions", spec.Partitions)
 			}
 		}
@@ -190,4 +197,45 @@ func foreignGroup(g broker.GroupInfo, ours string) error {
 		hint = "it is a Kafka Streams application: stop all its instances; if it was just stopped, its members stay until their session timeout (45 s by default)"
 	}
 	return fmt.Errorf("%w: %d members of another kind (%s): %s: %s", broker.ErrMixedGroup, len(g.Members), what, strings.Join(g.Members, ", "), hint)
+}
+
+// newStoresWait is how long the start waits to tell of new stores.
+const newStoresWait = 3 * time.Second
+
+// warnNewStores tells of stores whose changelog had to be made although input of their tasks has been processed: they were added
+// or renamed, or the topic was deleted, and begin empty behind what is committed. Asking is best effort: it holds nothing up.
+func (p *planner) warnNewStores(ctx context.Context, plan Plan) {
+	inputs := make(map[string][]broker.TopicPartition) // by store
+	var all []broker.TopicPartition
+	for _, t := range plan.Tasks {
+		for _, c := range t.Changelogs {
+			if !p.created[c.Topic] {
+				continue
+			}
+			for _, in := range t.Inputs {
+				inputs[c.Store.Name] = append(inputs[c.Store.Name], in.TopicPartition)
+				all = append(all, in.TopicPartition)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	broker.SortPartitions(all)
+	ctx, cancel := context.WithTimeout(ctx, newStoresWait) // an open transaction would hold the answer up
+	defer cancel()
+	committed, err := p.admin.CommittedOffsets(ctx, p.appID, slices.Compact(all)...)
+	if err != nil {
+		p.log.Debug("whether new stores begin behind committed input is not known", "error", err)
+		return
+	}
+	for _, store := range slices.Sorted(maps.Keys(inputs)) {
+		for _, tp := range inputs[store] {
+			if o, ok := committed[tp]; ok && o.Offset > 0 {
+				p.log.Warn("a store is new to this application id, and begins empty behind input that has been processed: it was added or renamed, or its changelog was deleted; reset the application if it should be built from the beginning",
+					"store", store, "changelog", topology.ChangelogTopic(p.appID, store), "input", tp.Topic, "partition", tp.Partition, "committed", o.Offset)
+				break
+			}
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/millrace-io/millrace/internal/broker"
@@ -47,12 +48,32 @@ func (r *Runner) within(ctx context.Context, what string, f func(context.Context
 	return err
 }
 
+// reach waits for the cluster. Brokers that are down may come up again, as after a reboot of everything; an address that leads
+// nowhere, a refused login or a certificate that is not trusted will not mend itself.
 func (r *Runner) reach(ctx context.Context) error {
 	if r.cfg.Clients.Ping == nil {
 		return nil
 	}
-	return r.within(ctx, "connecting", r.cfg.Clients.Ping)
+	end := r.steady() + r.cfg.StartTimeout.Milliseconds()
+	for said := false; ; said = true {
+		err := r.within(ctx, "connecting", r.cfg.Clients.Ping)
+		if err == nil || !errors.Is(err, syscall.ECONNREFUSED) {
+			return err
+		}
+		if r.steady() >= end {
+			return fmt.Errorf("millrace: no broker has come up within %v (default.api.timeout.ms): %w", r.cfg.StartTimeout, err)
+		}
+		if !said {
+			r.log.Warn("no broker listens at the addresses given: waiting for one to come up", "for_at_most", r.cfg.StartTimeout, "error", err)
+		}
+		if err := clock.Wait(ctx, r.cfg.Clock, reachEvery); err != nil {
+			return err
+		}
+	}
 }
+
+// reachEvery is the pause between two attempts to reach brokers that are down.
+const reachEvery = 500 * time.Millisecond
 
 func (r *Runner) openState(ctx context.Context) error {
 	if r.cfg.OpenState == nil || !persistent(r.cfg.Topology) {
@@ -126,7 +147,14 @@ func (r *Runner) look(ctx context.Context) error {
 // makeTopics makes the internal topics and takes up what tasks write.
 func (r *Runner) makeTopics(ctx context.Context) error {
 	plan := r.firstPlan
-	if err := r.within(ctx, "making internal topics", func(ctx context.Context) error { return r.planner.make(ctx, plan) }); err != nil {
+	err := r.within(ctx, "making internal topics", func(ctx context.Context) error {
+		err := r.planner.make(ctx, plan)
+		if err == nil && len(r.planner.created) > 0 {
+			r.planner.warnNewStores(ctx, plan)
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	r.internal = make(map[string]bool)
@@ -142,7 +170,6 @@ func (r *Runner) makeTopics(ctx context.Context) error {
 		return err
 	}
 	r.missingSinks()
-	var err error
 	global := op.GlobalConfig{Ctx: r.ctx, NowMs: r.cfg.Clock.NowMs, Metrics: r.cfg.Metrics, Handlers: r.cfg.Handlers}
 	if r.globals, err = newGlobals(global, plan.Globals); err != nil {
 		return err

@@ -241,7 +241,9 @@ func Ping(ctx context.Context, cfg Config) error {
 			a.err = err // what made the time run out
 		}
 		failed = append(failed, a.addr+": "+explainConn(a.err, c.cfg))
-		last = a.err
+		if last == nil || errors.Is(last, syscall.ECONNREFUSED) {
+			last = a.err // a refusal stands only if all have refused: the brokers are down, and the addresses may be right
+		}
 	}
 	switch len(answered) {
 	case 0:
