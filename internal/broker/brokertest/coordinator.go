@@ -51,8 +51,13 @@ func (c *Coordinator) round(may func(broker.TaskID) bool) {
 				owner[id] = m
 			}
 		}
-		c.owner = owner
 		c.group.Sync(given)
+		for id, m := range owner {
+			if !slices.Contains(m.Owned(), id) { // it refuses the task
+				delete(owner, id)
+			}
+		}
+		c.owner = owner
 	})
 }
 
