@@ -92,10 +92,10 @@ func (c *Coordinator) Owner(id broker.TaskID) *Membership {
 	return c.owner[id]
 }
 
-// released takes from members what they refuse to run.
+// released takes from members what they have refused to run since it was given to them.
 func (c *Coordinator) released() {
 	for id, m := range c.owner {
-		if refused, _ := m.Refused(); slices.Contains(refused, id) {
+		if !slices.Contains(m.Owned(), id) {
 			delete(c.owner, id)
 		}
 	}
