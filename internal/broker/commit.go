@@ -149,6 +149,9 @@ func CourseOf(err error) Course {
 	if errors.As(err, &c) {
 		return c.Course()
 	}
+	if errors.Is(err, ErrNextEpoch) {
+		return CourseRebuild
+	}
 	if errors.Is(err, ErrNoAnswer) || interrupted(err) {
 		return CourseUnknown
 	}

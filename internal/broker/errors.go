@@ -22,6 +22,9 @@ var (
 	ErrRecordTooLarge = errors.New("record too large")
 	// ErrUnauthorized means that the principal may not do this. Asking again does not help.
 	ErrUnauthorized = errors.New("not authorized")
+	// ErrNextEpoch means that the client took the next epoch of a transactional id within a transaction: it is aborted, and
+	// nobody else has the id.
+	ErrNextEpoch = errors.New("the client has begun another epoch by itself")
 	// ErrNoAnswer means that a request may have taken effect or not: its answer did not come.
 	ErrNoAnswer = errors.New("no answer")
 	// ErrUnreachable means that no broker could be spoken to: wrong address, no listener, failed TLS or SASL.

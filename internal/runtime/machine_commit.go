@@ -22,6 +22,7 @@ type commitRound struct {
 	stage   txnStage
 	claimed []*sent // to be sent
 	began   bool    // something was sent
+	shut    bool    // it takes no more units
 	beganMs int64
 
 	sinceMs  int64
@@ -368,7 +369,7 @@ func (m *Machine) commitLost(c *commitRound, err error) {
 	}
 	if errors.Is(err, broker.CodeFencedInstanceID) {
 		if m.fencedMs > 0 && m.nowMs-m.fencedMs < fencedWithinMs {
-			m.fail(fmt.Errorf("millrace: another instance runs under the same instance id, and both take it from each other: has the state directory been copied? Remove its file with the instance id, or set group.instance.id: %w", err))
+			m.fail(instanceTaken(err))
 			return
 		}
 		m.fencedMs = m.nowMs

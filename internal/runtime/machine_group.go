@@ -30,11 +30,19 @@ func (m *Machine) member(e broker.MembershipEvent) {
 	case broker.MembershipFail:
 		m.do(Call{Func: e.Done})
 		if memberFatal(e.Err) {
+			if errors.Is(e.Err, broker.CodeFencedInstanceID) {
+				e.Err = instanceTaken(e.Err)
+			}
 			m.fail(e.Err)
 			return
 		}
 		m.log.Error("the group reports an error", "group", m.cfg.AppID, "error", e.Err)
 	}
+}
+
+// instanceTaken says what it means that somebody else has this instance's id in the group.
+func instanceTaken(err error) error {
+	return fmt.Errorf("millrace: another process runs under the instance id of this one and has taken its place in the group: has the state directory been copied? Remove identity.json from the copy, which keeps its state, or give each process a group.instance.id of its own: %w", err)
 }
 
 func memberFatal(err error) bool {

@@ -33,7 +33,7 @@ func (m *Machine) stick(s *slot, heldMs int64) {
 	s.stuck = true
 	m.stuck = append(m.stuck, s)
 	m.count(metrics.TasksGivenUp, 1)
-	m.log.Error("a task is past the deadline of one record or timer: its user code does not return; the task is given up, with what it did since its last commit, and its partitions are released; the other tasks go on",
+	m.log.Error("a task is past the deadline of one record or timer: its user code has not returned. The task is given up: what it has handed over is committed, what it did since then is done again by whoever gets it, and the other tasks go on. If the record takes so long each time, this repeats: make it faster, or raise max.poll.interval.ms",
 		"task", s.name, "seconds", heldMs/1000, "max.poll.interval.ms", m.set.MaxPollIntervalMs)
 	if !s.heldUp { // with a hard limit too: an orphan must not keep the others from running
 		s.heldUp = true

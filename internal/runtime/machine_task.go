@@ -19,7 +19,7 @@ import (
 // closeSlot begins to end a task. A stricter end replaces one that is under way. After a dirty end nothing of it may be
 // committed any more.
 func (m *Machine) closeSlot(s *slot, mode closeMode, why string) {
-	if m.endSlot(s, mode, why); s.closing == closeDirty {
+	if m.endSlot(s, mode, why); mode == closeDirty {
 		m.roundLoses(s)
 	}
 }

@@ -78,8 +78,10 @@ func (m *Machine) tryTransaction() {
 			c.id, m.commit = m.round, c
 		}
 		m.sendClaimed(c)
-		if m.mayCommit(c) {
-			m.eos.wanted = false
+		if !c.shut && m.mayShut(c) {
+			c.shut, m.eos.wanted = true, false
+		}
+		if c.shut && !slices.ContainsFunc(c.slots, func(s *slot) bool { return s.awaiting > 0 }) {
 			c.stage, c.sinceMs = stageCommit, m.nowMs
 			m.sendTransactionOffsets()
 		}
@@ -104,7 +106,7 @@ func (m *Machine) claim(c *commitRound) {
 		if c.others(s) {
 			continue
 		}
-		if s.unclaimed > 0 && s.closing != closeRetry && s.closing != closeDirty {
+		if !c.shut && s.unclaimed > 0 && s.closing != closeRetry && s.closing != closeDirty {
 			s.unclaimed = 0
 			n, records := s.life.box.claim()
 			if n > 0 {
@@ -132,13 +134,10 @@ func (m *Machine) sendClaimed(c *commitRound) {
 	c.claimed = nil
 }
 
-// mayCommit tells whether the open transaction is to be committed now: somebody wants it, everything that was sent has an
+// mayShut tells whether the open transaction is to be committed now: somebody wants it, everything that was sent has an
 // answer, and nobody who was asked for a unit will answer soon. A task inside a slow record is not waited for.
-func (m *Machine) mayCommit(c *commitRound) bool {
+func (m *Machine) mayShut(c *commitRound) bool {
 	if !m.eos.wanted && !slices.ContainsFunc(c.slots, func(s *slot) bool { return s.closing != closeNot }) {
-		return false
-	}
-	if slices.ContainsFunc(c.slots, func(s *slot) bool { return s.awaiting > 0 }) {
 		return false
 	}
 	soon := func(s *slot) bool {
@@ -287,7 +286,7 @@ func (m *Machine) fencedBy(memberID string) {
 		return
 	}
 	if m.eos.foreignMs > 0 && m.nowMs-m.eos.foreignMs < fencedWithinMs {
-		m.fail(fmt.Errorf("millrace: another instance writes under the same transactional id, and both take it from each other: has the state directory been copied? Remove the copy's file with the process id: %w", err))
+		m.fail(fmt.Errorf("millrace: another instance writes under the same transactional id, and both take it from each other: has the state directory been copied? Remove identity.json from the copy, which keeps its state: %w", err))
 		return
 	}
 	m.eos.foreignMs = m.nowMs
@@ -314,6 +313,7 @@ func (m *Machine) roundLoses(s *slot) {
 	if len(c.slots) == 0 {
 		m.commit = nil
 	}
+	m.advance(s)
 }
 
 // dropRound ends a round that was aborted.

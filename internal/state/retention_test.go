@@ -93,7 +93,7 @@ func growth(sizes []int64) string {
 
 // countFor counts each key once in each retention, in one window of four, and measures after each retention.
 func countFor(t *testing.T, keys int, retain time.Duration) (disk, memory []int64) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute+time.Duration(keys)*2*time.Millisecond)
 	defer cancel()
 	b := millrace.NewBuilder()
 	text := millrace.NewTopic("in", serde.String, serde.String)

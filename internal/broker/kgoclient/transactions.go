@@ -355,8 +355,7 @@ func (t *Transactions) sendOffsets(ctx context.Context, p *Producer, group strin
 func (t *Transactions) same(ctx context.Context, p *Producer) error {
 	now, err := t.current(ctx, p)
 	if err == nil && now != t.pid {
-		err = fmt.Errorf("%w: the client has begun another epoch (%d, not %d) within the transaction",
-			broker.CodeInvalidProducerEpoch, now.epoch, t.pid.epoch)
+		err = fmt.Errorf("%w within the transaction (%d, not %d)", broker.ErrNextEpoch, now.epoch, t.pid.epoch)
 	}
 	return err
 }

@@ -381,7 +381,7 @@ func TestTransactions_silentEpochWithinATransaction(t *testing.T) {
 	if err := p.produce(t, txn, "b"); err != nil {
 		t.Fatalf("the trap is gone: franz-go reports %v", err)
 	}
-	wantCourse(t, "offsets", p.sendOffsets(t, txn, p.id, 1), broker.CourseRebuild, broker.CodeInvalidProducerEpoch)
+	wantCourse(t, "offsets", p.sendOffsets(t, txn, p.id, 1), broker.CourseRebuild, broker.ErrNextEpoch)
 	wantCourse(t, "commit", txn.End(testCtx(t), true), broker.CourseRebuild)
 	proved(t, txn)
 	p.shows(t, -1)
