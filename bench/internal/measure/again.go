@@ -1,11 +1,11 @@
 package measure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -114,29 +114,13 @@ func (b *Bench) again(ctx context.Context, c Contender, s side.Scenario, guarant
 	if err != nil {
 		return err
 	}
-	b.runs++
-	app := b.broker.Name(fmt.Sprintf("%s-again-%d", c.Name, b.runs))
-	state, err := os.MkdirTemp("", "millrace-bench-")
+	config, clean, err := b.application(ctx, c, Work{Scenario: s, Guarantee: guarantee}, in)
 	if err != nil {
-		return fmt.Errorf("bench: state folder: %w", err)
-	}
-	defer os.RemoveAll(state)
-	t := &trial{in: in, command: c.Command, config: side.Config{
-		Scenario: s, Guarantee: guarantee, Brokers: b.cluster.Bootstrap(), AppID: app, Input: in.topic, Table: in.table,
-		Output: app + "-output", CommitInterval: b.settings.CommitInterval[guarantee], CacheBytes: defaultCacheBytes,
-		Threads: runtime.NumCPU(), StateDir: state, InstanceID: "one",
-	}}
-	if s == side.CountNoCache {
-		t.config.CacheBytes = 0
-	}
-	if err := kafkatest.MakeTopic(ctx, b.broker, t.config.Output, b.settings.Partitions); err != nil {
 		return err
 	}
-	defer func() {
-		if cleanErr := b.clean(ctx, app); err == nil {
-			err = cleanErr
-		}
-	}()
+	defer func() { err = cmp.Or(err, clean()) }()
+	config.InstanceID = "one"
+	t := &trial{in: in, command: c.Command, config: config}
 	if err := try(t); err != nil {
 		return fmt.Errorf("%s: %w", c.Name, err)
 	}
@@ -173,15 +157,6 @@ func (b *Bench) trialInput(ctx context.Context) (*input, error) {
 	in.records = int64(keys)
 	b.trial = in
 	return in, b.append(ctx, in, int64(trialPasses+1)*int64(keys))
-}
-
-// append writes records to the input until it has so many.
-func (b *Bench) append(ctx context.Context, in *input, want int64) error {
-	if err := kafkatest.Write(ctx, b.broker, in.topic, in.set.Input(in.records, want), uncompressed()); err != nil {
-		return err
-	}
-	in.records = want
-	return nil
 }
 
 // quietFor is how long nothing may come to a topic before it is believed that nothing of a killed process comes any more.

@@ -2,7 +2,9 @@
 package measure
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -171,6 +173,11 @@ func (b *Bench) extend(ctx context.Context, in *input, want int64) error {
 			want, b.settings.MaxRecords)
 	}
 	b.settings.Log("writing records %d to %d of %d bytes", in.records, want, in.set.ValueBytes)
+	return b.append(ctx, in, want)
+}
+
+// append writes records to the input until it has so many.
+func (b *Bench) append(ctx context.Context, in *input, want int64) error {
 	if err := kafkatest.Write(ctx, b.broker, in.topic, in.set.Input(in.records, want), uncompressed()); err != nil {
 		return err
 	}
@@ -180,33 +187,11 @@ func (b *Bench) extend(ctx context.Context, in *input, want int64) error {
 
 // once is one run; taken is how much of the input the side had taken up at the end.
 func (b *Bench) once(ctx context.Context, c Contender, w Work, in *input) (r Result, taken int64, err error) {
-	b.runs++
-	app := b.broker.Name(fmt.Sprintf("%s-%s-%d", c.Name, w.Scenario, b.runs))
-	state, err := os.MkdirTemp("", "millrace-bench-")
+	config, clean, err := b.application(ctx, c, w, in)
 	if err != nil {
-		return r, 0, fmt.Errorf("bench: state folder: %w", err)
-	}
-	defer os.RemoveAll(state)
-	config := side.Config{
-		Scenario: w.Scenario, Guarantee: w.Guarantee, Brokers: b.cluster.Bootstrap(), AppID: app,
-		Input: in.topic, Table: in.table, Output: app + "-output",
-		CommitInterval: b.settings.CommitInterval[w.Guarantee], CacheBytes: defaultCacheBytes,
-		Threads: runtime.NumCPU(), StateDir: state,
-	}
-	if w.Scenario == side.CountNoCache {
-		config.CacheBytes = 0
-	}
-	if w.CommitInterval > 0 {
-		config.CommitInterval = w.CommitInterval
-	}
-	if err := kafkatest.MakeTopic(ctx, b.broker, config.Output, b.settings.Partitions); err != nil {
 		return r, 0, err
 	}
-	defer func() {
-		if cleanErr := b.clean(ctx, app); err == nil {
-			err = cleanErr
-		}
-	}()
+	defer func() { err = cmp.Or(err, clean()) }()
 	p, err := start(ctx, c.Command, config)
 	if err != nil {
 		return r, 0, err
@@ -220,7 +205,7 @@ func (b *Bench) once(ctx context.Context, c Contender, w Work, in *input) (r Res
 		return r, 0, err
 	}
 	if w.Scenario.StoreName() != "" {
-		size, err := b.topicBytes(ctx, app+"-"+w.Scenario.StoreName()+"-changelog")
+		size, err := b.topicBytes(ctx, config.AppID+"-"+w.Scenario.StoreName()+"-changelog")
 		if err != nil {
 			return r, 0, err
 		}
@@ -230,6 +215,34 @@ func (b *Bench) once(ctx context.Context, c Contender, w Work, in *input) (r Res
 		}
 	}
 	return r, last.Records, nil
+}
+
+// application prepares what a side needs that has not run yet: a name, an empty state folder and an output topic. clean removes
+// them, with all topics of the application.
+func (b *Bench) application(ctx context.Context, c Contender, w Work, in *input) (config side.Config, clean func() error, err error) {
+	b.runs++
+	app := b.broker.Name(fmt.Sprintf("%s-%s-%d", c.Name, w.Scenario, b.runs))
+	state, err := os.MkdirTemp("", "millrace-bench-")
+	if err != nil {
+		return config, nil, fmt.Errorf("bench: state folder: %w", err)
+	}
+	config = side.Config{
+		Scenario: w.Scenario, Guarantee: w.Guarantee, Brokers: b.cluster.Bootstrap(), AppID: app,
+		Input: in.topic, Table: in.table, Output: app + "-output",
+		CommitInterval: b.settings.CommitInterval[w.Guarantee], CacheBytes: defaultCacheBytes,
+		Threads: runtime.NumCPU(), StateDir: state,
+	}
+	if w.Scenario == side.CountNoCache {
+		config.CacheBytes = 0
+	}
+	if w.CommitInterval > 0 {
+		config.CommitInterval = w.CommitInterval
+	}
+	clean = func() error { return errors.Join(os.RemoveAll(state), b.clean(ctx, app)) }
+	if err := kafkatest.MakeTopic(ctx, b.broker, config.Output, b.settings.Partitions); err != nil {
+		return config, nil, errors.Join(err, os.RemoveAll(state))
+	}
+	return config, clean, nil
 }
 
 // observe takes the two readings around the measured window.
