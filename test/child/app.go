@@ -49,6 +49,13 @@ func (m Topologies[T]) Main() {
 
 // run runs an application until it is told to stop by a signal.
 func (m Topologies[T]) run(text string) error {
+	// From here on SIGTERM is a request, and no longer the end of the process: Start waits for the line that says so.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	out := json.NewEncoder(os.Stdout)
+	if err := out.Encode(Status{State: "started"}); err != nil {
+		return fmt.Errorf("child: %w", err)
+	}
 	var spec Spec[T]
 	if err := json.Unmarshal([]byte(text), &spec); err != nil {
 		return fmt.Errorf("child: %s: %w", specEnv, err)
@@ -67,16 +74,13 @@ func (m Topologies[T]) run(text string) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	go answer(app)
+	go answer(app, out)
 	return app.Run(ctx)
 }
 
 // answer tells the parent, for each line that it writes, how the App is.
-func answer(app *millrace.App) {
+func answer(app *millrace.App, out *json.Encoder) {
 	lines := bufio.NewScanner(os.Stdin)
-	out := json.NewEncoder(os.Stdout)
 	for lines.Scan() {
 		m := app.Metrics()
 		s := Status{State: m.State.String(), Tasks: len(m.Tasks), Processed: m.Processed}

@@ -35,8 +35,9 @@ type Process struct {
 	lines []string
 }
 
-// Start starts this test binary as a process of an application. The settings are added to a commit interval of 100 ms and a
-// state directory of the child's own.
+// Start starts this test binary as a process of an application, and returns when the process heeds SIGTERM: before that a Stop
+// would end it as it ends any program. The settings are added to a commit interval of 100 ms and a state directory of the
+// child's own.
 func Start[T any](t testing.TB, name string, spec Spec[T]) *Process {
 	t.Helper()
 	settings := map[string]string{"commit.interval.ms": "100"}
@@ -57,7 +58,12 @@ func Start[T any](t testing.TB, name string, spec Spec[T]) *Process {
 	}
 	cmd := exec.Command(exe, "-test.run=^$")
 	cmd.Env = append(os.Environ(), specEnv+"="+string(text), "GOMAXPROCS=2")
-	return StartCommand(t, name, cmd)
+	p := StartCommand(t, name, cmd)
+	var started Status
+	if err := p.read.Decode(&started); err != nil {
+		t.Fatalf("%s does not start: %v", name, err)
+	}
+	return p
 }
 
 // StartCommand starts any program that behaves as a child has to. It is killed when the test ends, and the end of its log is
