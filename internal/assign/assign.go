@@ -30,85 +30,39 @@ import (
 //
 // In Kafka Streams: StickyTaskAssignor and HighAvailabilityTaskAssignor, which count threads instead of members.
 func Assign(members []broker.GroupMember, tasks []broker.GroupTask) map[string][]broker.TaskID {
-	a := newAssigner(members, tasks)
-	out := make(map[string][]broker.TaskID, len(a.members))
-	if len(a.members) == 0 {
-		return out
+	g := newGroup(Policy{}, members, tasks)
+	return g.byMember(g.target())
+}
+
+// assigner looks for the target: who runs which task once every copy is level.
+type assigner struct {
+	*group
+	result [][]int // member -> tasks
+	spread []map[int]int
+}
+
+// target gives every task to one member; -1 for a task that all refuse.
+func (g *group) target() []int {
+	target := make([]int, len(g.tasks))
+	for t := range target {
+		target[t] = -1
+	}
+	n := len(g.members)
+	if n == 0 {
+		return target
+	}
+	a := &assigner{group: g, result: make([][]int, n), spread: make([]map[int]int, n)}
+	for m := range a.spread {
+		a.spread[m] = make(map[int]int)
 	}
 	a.settle(a.statefulQuotas(), true)
 	a.settle(a.statelessQuotas(), false)
-	for m := range a.members {
-		ids := make([]broker.TaskID, len(a.result[m]))
-		for i, t := range a.result[m] {
-			ids[i] = a.tasks[t].ID
-		}
-		broker.SortTasks(ids)
-		out[a.members[m].ID] = ids
-	}
-	return out
-}
-
-type assigner struct {
-	members []broker.GroupMember // sorted
-	tasks   []broker.GroupTask   // sorted
-	owned   [][]int              // member -> tasks, sorted
-	owner   []int                // task -> member, -1 nobody
-	stored  [][]int              // task -> members that have its state, sorted
-	refused []map[int]bool       // member -> tasks that it refuses; nil for most
-	result  [][]int              // member -> tasks
-	spread  []map[int]int
-}
-
-func newAssigner(members []broker.GroupMember, tasks []broker.GroupTask) *assigner {
-	a := &assigner{members: slices.Clone(members), tasks: slices.Clone(tasks)}
-	slices.SortFunc(a.members, func(x, y broker.GroupMember) int {
-		return cmp.Or(cmp.Compare(x.ProcessID, y.ProcessID), cmp.Compare(x.ID, y.ID))
-	})
-	seen := make(map[string]bool, len(members))
-	a.members = slices.DeleteFunc(a.members, func(m broker.GroupMember) bool {
-		dup := seen[m.ID]
-		seen[m.ID] = true
-		return dup
-	})
-	slices.SortStableFunc(a.tasks, func(x, y broker.GroupTask) int { return x.ID.Compare(y.ID) })
-	a.tasks = slices.CompactFunc(a.tasks, func(x, y broker.GroupTask) bool { return x.ID == y.ID })
-
-	index := make(map[broker.TaskID]int, len(a.tasks))
-	a.owner = make([]int, len(a.tasks))
-	a.stored = make([][]int, len(a.tasks))
-	for i, t := range a.tasks {
-		index[t.ID] = i
-		a.owner[i] = -1
-	}
-	n := len(a.members)
-	a.owned, a.result, a.spread = make([][]int, n), make([][]int, n), make([]map[int]int, n)
-	a.refused = make([]map[int]bool, n)
-	for m, mem := range a.members {
-		a.spread[m] = make(map[int]int)
-		for _, id := range mem.Refused {
-			if t, ok := index[id]; ok {
-				if a.refused[m] == nil {
-					a.refused[m] = make(map[int]bool)
-				}
-				a.refused[m][t] = true
-			}
-		}
-		for _, id := range mem.Owned {
-			if t, ok := index[id]; ok && a.owner[t] < 0 && !a.refused[m][t] {
-				a.owner[t] = m
-				a.owned[m] = append(a.owned[m], t)
-			}
-		}
-		slices.Sort(a.owned[m])
-	}
-	for m, mem := range a.members {
-		for _, id := range mem.Stored {
-			if t, ok := index[id]; ok && !a.refused[m][t] && !slices.Contains(a.stored[t], m) {
-				a.stored[t] = append(a.stored[t], m)
-			}
+	for m, ts := range a.result {
+		for _, t := range ts {
+			target[t] = m
 		}
 	}
-	return a
+	return target
 }
 
 // count is how many tasks of one kind a member owns, and how many more it has the state of.
@@ -121,13 +75,29 @@ func (a *assigner) count(m int, stateful bool) (owned int) {
 	return owned
 }
 
-func (a *assigner) storedCount(m int) (n int) {
+// stored counts, for each member, the stateful tasks without an owner of which it has the best copy, and those of which it
+// has one.
+func (a *assigner) stored() (best, any []int) {
+	best, any = make([]int, len(a.members)), make([]int, len(a.members))
 	for t := range a.tasks {
-		if a.owner[t] < 0 && a.tasks[t].Stateful && slices.Contains(a.stored[t], m) {
-			n++
+		if a.owner[t] >= 0 || !a.tasks[t].Stateful {
+			continue
+		}
+		first := -1
+		for m := range a.members {
+			if !a.state[t][m].stored || !a.takes(m, t) {
+				continue
+			}
+			any[m]++
+			if first < 0 || a.compareCopies(t, m, first) < 0 {
+				first = m
+			}
+		}
+		if first >= 0 {
+			best[first]++
 		}
 	}
-	return n
+	return best, any
 }
 
 func (a *assigner) total(stateful bool) (n int) {
@@ -150,13 +120,15 @@ func (a *assigner) order(key func(m int) []int) []int {
 	return ms
 }
 
-// statefulQuotas shares out the stateful tasks. The odd ones go to the members that own (then: have the state of) most,
+// statefulQuotas shares out the stateful tasks. The odd ones go to the members that own most (then: have the best copies of
+// most, then any copies),
 // because there they need not move; then to those with few stateless ones, which would have to make room.
 func (a *assigner) statefulQuotas() []int {
 	total, n := a.total(true), len(a.members)
 	quotas := make([]int, n)
+	best, any := a.stored()
 	for i, m := range a.order(func(m int) []int {
-		return []int{a.count(m, true), a.storedCount(m), -a.count(m, false)}
+		return []int{a.count(m, true), best[m], any[m], -a.count(m, false)}
 	}) {
 		quotas[m] = total / n
 		if i < total%n {
@@ -207,7 +179,7 @@ func (a *assigner) settle(quotas []int, stateful bool) {
 	slices.Sort(free)
 	rest := free[:0]
 	for _, t := range free {
-		if m := a.pick(t, a.stored[t], left); m >= 0 {
+		if m := a.pick(t, a.nearest(t, left), left); m >= 0 {
 			a.give(t, m, left)
 			continue
 		}
@@ -228,20 +200,40 @@ func (a *assigner) settle(quotas []int, stateful bool) {
 	}
 }
 
+// nearest lists the members with room that have the best copy there is of a task; nobody if there is none.
+func (a *assigner) nearest(t int, left []int) (best []int) {
+	for m := range a.members {
+		if !a.state[t][m].stored || left[m] <= 0 || !a.takes(m, t) {
+			continue
+		}
+		if len(best) > 0 {
+			order := a.compareCopies(t, m, best[0])
+			if order > 0 {
+				continue
+			}
+			if order < 0 {
+				best = best[:0]
+			}
+		}
+		best = append(best, m)
+	}
+	return best
+}
+
 // anyone finds the member with fewest tasks that does not refuse one, whatever its share is; -1 if all do.
 func (a *assigner) anyone(t int) int {
 	best := -1
 	for m := range a.members {
-		if !a.refused[m][t] && (best < 0 || len(a.result[m]) < len(a.result[best])) {
+		if a.takes(m, t) && (best < 0 || len(a.result[m]) < len(a.result[best])) {
 			best = m
 		}
 	}
 	return best
 }
 
-// surplus splits what a member owns of one kind: it returns what it keeps and adds the rest to free. It gives up tasks
-// whose state another member has on disk (one that has come back, say), then those of the sub-topologies of which it has
-// most.
+// surplus splits what a member owns of one kind: it returns what it keeps and adds the rest to free. It gives up tasks of
+// which another member has the best copies (one that has come back, say, or one that was warmed up for it), then those of
+// which most have one, then those of the sub-topologies of which it has most.
 func (a *assigner) surplus(m int, stateful bool, quota int, free *[]int) []int {
 	var keep []int
 	per := make(map[int]int)
@@ -255,7 +247,9 @@ func (a *assigner) surplus(m int, stateful bool, quota int, free *[]int) []int {
 		drop := 0
 		for i, t := range keep { // tasks are sorted: of equals it is the last one
 			d := keep[drop]
-			if cmp.Or(cmp.Compare(a.elsewhere(t, m), a.elsewhere(d, m)),
+			tc, tn := a.elsewhere(t, m)
+			dc, dn := a.elsewhere(d, m)
+			if cmp.Or(cmp.Compare(dc, tc), cmp.Compare(tn, dn),
 				cmp.Compare(per[a.tasks[t].ID.Subtopology], per[a.tasks[d].ID.Subtopology])) >= 0 {
 				drop = i
 			}
@@ -267,14 +261,16 @@ func (a *assigner) surplus(m int, stateful bool, quota int, free *[]int) []int {
 	return keep
 }
 
-// elsewhere counts the other members that have a task's state.
-func (a *assigner) elsewhere(t, m int) (n int) {
-	for _, x := range a.stored[t] {
-		if x != m {
+// elsewhere is the class of the best copy that other members have of a task, and how many have one.
+func (a *assigner) elsewhere(t, m int) (class, n int) {
+	class = noCopyClass
+	for x := range a.members {
+		if x != m && a.state[t][x].stored {
+			class = min(class, a.class(x, t))
 			n++
 		}
 	}
-	return n
+	return class, n
 }
 
 // pick chooses among members with room the one that has fewest tasks of the same sub-topology, then most room.
@@ -282,7 +278,7 @@ func (a *assigner) pick(t int, among []int, left []int) int {
 	best := -1
 	sub := a.tasks[t].ID.Subtopology
 	for _, m := range among {
-		if left[m] <= 0 || a.refused[m][t] {
+		if left[m] <= 0 || !a.takes(m, t) {
 			continue
 		}
 		if best < 0 || cmp.Or(cmp.Compare(a.spread[m][sub], a.spread[best][sub]), cmp.Compare(left[best], left[m])) < 0 {

@@ -6,37 +6,6 @@ import (
 	"github.com/millrace-io/millrace/internal/broker"
 )
 
-// Round is one round of the group: a broker.Assignor.
-func Round(members []broker.GroupMember, tasks []broker.GroupTask) map[string]broker.GroupAssignment {
-	claims := make(map[string]Claim)
-	for _, m := range members {
-		if m.Generation >= 0 {
-			claims[m.ID] = Claim{Generation: m.Generation, Tasks: m.Owned}
-		}
-	}
-	holders := Holders(claims)
-	settled := slices.Clone(members)
-	for i := range settled {
-		settled[i].Owned = nil
-		for t, h := range holders {
-			if h.MemberID == settled[i].ID {
-				settled[i].Owned = append(settled[i].Owned, t)
-			}
-		}
-	}
-	now, moving := HandOver(Assign(settled, tasks), holders)
-	out := make(map[string]broker.GroupAssignment, len(now))
-	for id, ts := range now {
-		out[id] = broker.GroupAssignment{Tasks: ts}
-	}
-	for _, t := range moving {
-		a := out[holders[t].MemberID]
-		a.GiveUp = append(a.GiveUp, t)
-		out[holders[t].MemberID] = a
-	}
-	return out
-}
-
 // Holder is the member that runs a task at the moment, by its own word.
 type Holder struct {
 	MemberID   string

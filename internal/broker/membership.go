@@ -71,6 +71,13 @@ type GroupMember struct {
 	Owned      []TaskID // what it runs now, by its own word
 	Stored     []TaskID // whose state it has on disk, by its own word
 	Refused    []TaskID // that it cannot run now, by its own word
+	// Standbys are the tasks whose state it keeps level with their changelogs, by its own word.
+	Standbys []TaskID
+	// Positions say how far the state of tasks among Stored and Standbys is: the sum of the positions in the changelogs. It
+	// may be unknown.
+	Positions map[TaskID]int64
+	Rack      string            // where it runs, as brokers name racks; empty if unknown
+	Tags      map[string]string // what the user says about where it runs
 }
 
 // GroupTask is a task to be given out.
@@ -78,6 +85,10 @@ type GroupTask struct {
 	ID       TaskID
 	Inputs   []TopicPartition
 	Stateful bool
+	// End is the sum of the ends of the task's changelogs, to compare positions with; below 0 if it is unknown.
+	End int64
+	// Racks holds, for each partition that the task reads or restores from, the racks of its replicas.
+	Racks [][]string
 }
 
 // GroupAssignment is a member's part of a round.
@@ -85,6 +96,10 @@ type GroupAssignment struct {
 	Tasks []TaskID // to run
 	// GiveUp are tasks that the member has and others wait for. It joins again when it has given them up.
 	GiveUp []TaskID
+	// Standbys are tasks whose state the member keeps level with their changelogs, to take them over at any time.
+	Standbys []TaskID
+	// Warmups are the same, of tasks that it is meant to get as soon as their state is level. It joins again then.
+	Warmups []TaskID
 }
 
 // MembershipEvent is one message from a Membership.
