@@ -360,8 +360,7 @@ const fencedWithinMs = 10 * 60_000
 // commitLost deals with a member that is not in its group any more: all its tasks are lost, and it has to be assigned anew.
 func (m *Machine) commitLost(c *commitRound, err error) {
 	m.log.Warn("the group has put this member out: all its tasks are closed, and what they did since their last commit is done again", "member", c.memberID, "error", err)
-	m.assigned = false
-	m.fencedBy("")
+	m.notAMember()
 	for _, s := range slices.Clone(m.slots) {
 		if s.memberID == c.memberID {
 			m.closeSlot(s, closeDirty, "lost")

@@ -229,11 +229,17 @@ func (m *Machine) checkRevocations() {
 // lost closes everything: nothing of it may be committed.
 func (m *Machine) lost(e broker.MembershipEvent) {
 	m.log.Warn("lost the membership in the group: all tasks are closed, and what they did since their last commit is done again", "tasks", len(e.Tasks))
-	m.assigned = false
-	m.fencedBy("")
+	m.notAMember()
 	for _, s := range slices.Clone(m.slots) {
 		m.closeSlot(s, closeDirty, "lost")
 	}
+}
+
+// notAMember takes note that the group has put this instance out. From here on its leader may end what is open under the
+// transactional id, and take the id.
+func (m *Machine) notAMember() {
+	m.assigned, m.eos.away = false, true
+	m.fencedBy("")
 }
 
 // giveUp lets go of a task without waiting for anybody: its worker may still be inside user code. Nothing leaves it any

@@ -32,6 +32,7 @@ type exactlyOnce struct {
 	triesMs   int64 // since when
 	againMs   int64 // the next one
 	foreignMs int64 // when somebody else was last found to have used the transactional id, 0 never
+	away      bool  // the membership was lost since the id was proved: the leader may have taken the id then
 	// suspect is the member id under which the id was taken from this instance, until the group has said whether that is still
 	// a member: the leader of the group ends the transaction of one that is not.
 	suspect    string
@@ -267,7 +268,7 @@ func (m *Machine) fenced(c *commitRound, err error) {
 	}
 	id, member := m.cfg.Identity()
 	late := m.nowMs-c.beganMs >= m.set.TransactionTimeoutMs
-	if late || !member || id.MemberID != c.memberID || !errors.Is(err, broker.CodeProducerFenced) && !errors.Is(err, broker.CodeInvalidProducerEpoch) {
+	if late || m.eos.away || !member || id.MemberID != c.memberID || !errors.Is(err, broker.CodeProducerFenced) && !errors.Is(err, broker.CodeInvalidProducerEpoch) {
 		return
 	}
 	// The group may have put this member out without its knowing: it is asked.
@@ -335,7 +336,7 @@ func (s *slot) leaveRound() { s.claimed, s.awaiting, s.inCommit, s.units = false
 func (m *Machine) proved(err error) {
 	m.eos.proving = false
 	if err == nil {
-		m.eos.broken, m.eos.tries = false, 0
+		m.eos.broken, m.eos.tries, m.eos.away = false, 0, false
 		m.advanceAll()
 		return
 	}

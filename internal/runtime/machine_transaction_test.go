@@ -288,6 +288,38 @@ func TestTransaction_fencedByTheLeader(t *testing.T) {
 	wantOutputs(t, s.cluster, "a=1", "a=1", "a=1", "a=1", "a=1")
 }
 
+// The leader may have ended the transaction of a member while that was out of the group, and the member, which is in the group
+// again under another id, finds out when it begins the next one. That is nobody else's directory either.
+func TestTransaction_fencedWhileAway(t *testing.T) {
+	for _, told := range []bool{false, true} {
+		s := exactly(t, copyTopology(t))
+		for n := range 3 {
+			s.group.Expire(s.member)
+			if !told { // a commit is refused
+				s.cluster.Append(tp("in", 0), kv("a", "1"))
+				s.settle()
+				s.advance(time.Second)
+			}
+			s.member.Lose(true)
+			s.settle()
+			if err := s.cluster.Transactions("app-x").Prove(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s.assign(t0, t1)
+			s.cluster.Append(tp("in", 0), kv("a", "1"))
+			s.settle()
+			for range 30 {
+				s.advance(100 * time.Millisecond)
+			}
+			s.assign(t0, t1)
+			s.advance(time.Second)
+			if s.finished {
+				t.Fatalf("told %t: it has stopped at the loss of membership %d: %v", told, n+1, s.err)
+			}
+		}
+	}
+}
+
 // A revocation commits what the task has handed over, and one that cannot be committed in time is not committed at all.
 func TestTransaction_revoked(t *testing.T) {
 	s := exactly(t, countTopology(t))

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -66,7 +67,7 @@ func inBubble(t *testing.T, seed uint64, guarantee millrace.ProcessingGuarantee,
 			properties: map[string]string{
 				"processing.guarantee": guarantee.String(), "statestore.cache.max.bytes": "0", "commit.interval.ms": "200",
 				"request.timeout.ms": "5000", "transaction.timeout.ms": "10000", "linger.ms": "5", "repartition.purge.interval.ms": "10000",
-				"millrace.rebalance.timeout.ms": "6000", "metadata.max.age.ms": "10000",
+				"millrace.rebalance.timeout.ms": strconv.FormatInt(rebalanceTimeout.Milliseconds(), 10), "metadata.max.age.ms": "10000",
 			},
 		}
 		defer func() {
@@ -89,6 +90,7 @@ func inBubble(t *testing.T, seed uint64, guarantee millrace.ProcessingGuarantee,
 		b.cl = b.client()
 		defer b.cl.Close()
 		b.adm = kadm.NewClient(b.cl)
+		defer b.coordinate()()
 		defer b.abandon()
 		f(b)
 	})
@@ -133,7 +135,6 @@ func (b *bubble) checkEnd() {
 	end := time.Now().Add(sessionTimeout + 5*time.Second)
 	for len(b.members())+len(b.openTransactions()) > 0 && time.Now().Before(end) {
 		time.Sleep(time.Second)
-		b.expire()
 	}
 	if all := b.members(); len(all) > 0 {
 		b.t.Errorf("the group has still members: %v", all)

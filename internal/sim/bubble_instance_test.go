@@ -8,13 +8,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/millrace-io/millrace"
 )
@@ -83,7 +80,6 @@ type process struct {
 	done    chan struct{}
 	err     error // of Run, once done is closed
 	killed  bool
-	died    time.Time
 	stopped bool // it was told to stop
 }
 
@@ -143,7 +139,7 @@ func (p *process) alive() bool {
 func (b *bubble) kill(p *process) (dir string) {
 	b.t.Helper()
 	b.trace.note("%s: killed", p.name)
-	p.killed, p.died = true, time.Now()
+	p.killed = true
 	p.link.end()
 	synctest.Wait()
 	dir = p.dir
@@ -155,34 +151,6 @@ func (b *bubble) kill(p *process) (dir string) {
 	}
 	p.cancel()
 	return dir
-}
-
-// expire does what a session timeout does. kfake forgets to time members out that had died before their join was answered: it
-// keeps them, and their tasks, for ever.
-func (b *bubble) expire() {
-	b.t.Helper()
-	info := b.k.GroupInfo(appID)
-	if info == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
-	defer cancel()
-	for _, m := range info.Members {
-		for _, p := range b.processes {
-			if !p.killed || time.Since(p.died) < sessionTimeout+time.Second || !strings.HasPrefix(m.ClientID, p.name+"-") {
-				continue
-			}
-			b.trace.note("brokers: the session of %s is over", p.name)
-			req := kmsg.NewPtrLeaveGroupRequest()
-			req.Group = appID
-			who := kmsg.NewLeaveGroupRequestMember()
-			who.MemberID, who.InstanceID = m.MemberID, m.InstanceID
-			req.Members = append(req.Members, who)
-			if _, err := req.RequestWith(ctx, b.cl); err != nil {
-				b.t.Fatal(err)
-			}
-		}
-	}
 }
 
 func (b *bubble) newDir() string {

@@ -190,7 +190,6 @@ func (s *schedule) faults(d time.Duration) {
 		next := time.NewTimer(time.Duration(1 + s.rng.ExpFloat64()*float64(1500*time.Millisecond)))
 		select {
 		case <-next.C:
-			s.b.expire()
 			s.fault()
 		case p := <-s.b.trapped:
 			s.died(p)
@@ -215,7 +214,6 @@ func (s *schedule) settle(what string, missing func() string) {
 		next := time.NewTimer(100 * time.Millisecond)
 		select {
 		case <-next.C:
-			b.expire()
 		case p := <-b.trapped: // it had sprung before everything was well
 			s.died(p)
 			s.restart()
@@ -228,7 +226,7 @@ func (s *schedule) settle(what string, missing func() string) {
 			b.t.Fatal(err)
 		}
 		if time.Since(begin) > settleWithin {
-			b.t.Fatalf("%v after the last fault it is not yet so that %s: %s", settleWithin, what, text)
+			b.t.Fatalf("%v after the last fault it is not yet so that %s: %s; %s", settleWithin, what, text, b.standing())
 		}
 	}
 	b.trace.note("%s, after %v", what, time.Since(begin))
