@@ -55,6 +55,15 @@ type Subtopology struct {
 	ID       int
 	Topics   []string // user topics and repartition topics that it reads; no topic may be in two subtopologies
 	Stateful bool
+	// Changelogs are the topics from which the state of its tasks is restored, task n from partition n of each.
+	Changelogs []GroupChangelog
+}
+
+// GroupChangelog is a topic from which state is restored.
+type GroupChangelog struct {
+	Topic string
+	// Input says that it is a topic that the tasks read: what counts for the state ends at the committed offset.
+	Input bool
 }
 
 // Assignor decides, on the member that leads the group, who runs which task: one round in which everybody takes part. It
@@ -106,6 +115,9 @@ type GroupAssignment struct {
 type MembershipEvent struct {
 	Kind  MembershipKind
 	Tasks []TaskID // sorted
+	// Standbys are, with Assigned, tasks of which the instance is to keep a copy; Warmups those of which it is to make one: it
+	// calls Rejoin when the copy is level.
+	Standbys, Warmups []TaskID
 	// Inputs are the partitions that belong to each task, with Assigned. Under a pattern they may be fewer than the
 	// instance's own view of the cluster: a topic that a member does not know yet is left out for all.
 	Inputs   map[TaskID][]TopicPartition

@@ -75,7 +75,14 @@ func (p *planner) topics(ctx context.Context) (counts map[string]int32, matched 
 func (p *planner) group(plan *topology.Plan) broker.GroupTopology {
 	g := broker.GroupTopology{Signature: p.topology.Signature()}
 	topics := make(map[int]map[string]bool)
+	changelogs := make(map[int]map[broker.GroupChangelog]bool)
 	for _, t := range plan.Tasks {
+		if changelogs[t.Subtopology] == nil {
+			changelogs[t.Subtopology] = make(map[broker.GroupChangelog]bool)
+		}
+		for _, c := range t.Changelogs {
+			changelogs[t.Subtopology][broker.GroupChangelog{Topic: c.Topic, Input: c.Reused}] = true
+		}
 		if topics[t.Subtopology] == nil {
 			topics[t.Subtopology] = make(map[string]bool)
 		}
@@ -89,6 +96,10 @@ func (p *planner) group(plan *topology.Plan) broker.GroupTopology {
 			sub.Topics = append(sub.Topics, t)
 		}
 		slices.Sort(sub.Topics)
+		for c := range changelogs[s.ID] {
+			sub.Changelogs = append(sub.Changelogs, c)
+		}
+		slices.SortFunc(sub.Changelogs, func(a, b broker.GroupChangelog) int { return strings.Compare(a.Topic, b.Topic) })
 		g.Subtopologies = append(g.Subtopologies, sub)
 	}
 	return g

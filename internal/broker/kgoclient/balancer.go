@@ -42,6 +42,9 @@ func (b balancer) ParseSyncAssignment(assignment []byte) (map[string][]int32, er
 // MemberBalancer is called on the leader with everybody's metadata.
 func (b balancer) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.GroupMemberBalancer, map[string]struct{}, error) {
 	g := &groupBalance{assign: b.m.cfg.Assign, topology: b.m.subscribed(), leader: b.m.memberID(), members: members}
+	if b.m.cfg.Lags {
+		g.ends = b.m.stateEnds
+	}
 	g.writers = writersOf(members)
 	b.m.lead(g.writers)
 	topics := make(map[string]struct{})
@@ -67,6 +70,8 @@ type groupBalance struct {
 	leader   string
 	members  []kmsg.JoinGroupResponseMember
 	writers  []string // transactional ids of all of them
+	// ends asks where changelogs end; nil if the assignor does not go by it.
+	ends func(logs, inputs []broker.TopicPartition) map[broker.TopicPartition]int64
 }
 
 // Balance gives tasks to all members whose topology is the leader's and tells the others why they get none.
@@ -93,6 +98,7 @@ func (g *groupBalance) Balance(partitions map[string]int32) kgo.IntoSyncAssignme
 		status[jm.MemberID] = statusOK
 		members = append(members, broker.GroupMember{
 			ID: jm.MemberID, ProcessID: data.ProcessID.String(), Generation: data.Generation, Owned: data.Owned, Stored: data.Stored, Refused: data.Refused,
+			Standbys: data.Standbys, Positions: data.Positions, Rack: data.Rack, Tags: data.Tags,
 		})
 		if len(data.Refused) > 0 {
 			refused[jm.MemberID] = data.Refused
@@ -110,6 +116,7 @@ func (g *groupBalance) Balance(partitions map[string]int32) kgo.IntoSyncAssignme
 		}
 		return partitions[topic]
 	})
+	g.findEnds(tasks)
 	inputs := make(map[broker.TaskID][]broker.TopicPartition, len(tasks))
 	for _, t := range tasks {
 		inputs[t.ID] = t.Inputs
@@ -139,6 +146,39 @@ func (g *groupBalance) tasks(partitions func(topic string) int32) []broker.Group
 	return tasks
 }
 
+// findEnds asks once how far the state of all tasks could be.
+func (g *groupBalance) findEnds(tasks []broker.GroupTask) {
+	changelogs := make(map[int][]broker.GroupChangelog, len(g.topology.Subtopologies))
+	for _, s := range g.topology.Subtopologies {
+		changelogs[s.ID] = s.Changelogs
+	}
+	var logs, inputs []broker.TopicPartition
+	for _, t := range tasks {
+		for _, c := range changelogs[t.ID.Subtopology] {
+			if tp := (broker.TopicPartition{Topic: c.Topic, Partition: t.ID.Partition}); c.Input {
+				inputs = append(inputs, tp)
+			} else {
+				logs = append(logs, tp)
+			}
+		}
+	}
+	var ends map[broker.TopicPartition]int64
+	if g.ends != nil {
+		ends = g.ends(logs, inputs)
+	}
+	for i := range tasks {
+		t := &tasks[i]
+		for _, c := range changelogs[t.ID.Subtopology] {
+			end, ok := ends[broker.TopicPartition{Topic: c.Topic, Partition: t.ID.Partition}]
+			if !ok {
+				t.End = -1
+				break
+			}
+			t.End += end
+		}
+	}
+}
+
 // plan is the outcome of a round.
 type plan struct {
 	g      *groupBalance
@@ -156,6 +196,7 @@ func (p *plan) IntoSyncAssignment() []kmsg.SyncGroupRequestGroupAssignment {
 		data := assignmentData{
 			Status: p.status[id], Signature: p.g.topology.Signature, Leader: p.g.leader,
 			Tasks: p.round[id].Tasks, GiveUp: p.round[id].GiveUp, Refused: p.refused[id], Writers: p.g.writers,
+			Standbys: p.round[id].Standbys, Warmups: p.round[id].Warmups,
 		}
 		if data.Status == statusMismatch {
 			data.LeaderTopics = topicsOf(p.g.topology)

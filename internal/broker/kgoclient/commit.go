@@ -133,20 +133,21 @@ func (a *Admin) CommittedOffsets(ctx context.Context, group string, tps ...broke
 	if len(tps) == 0 {
 		return out, nil
 	}
-	err := a.c.retry(ctx, func() error { return a.fetchCommitted(ctx, group, tps, out) })
+	err := a.c.retry(ctx, func() error { return a.fetchCommitted(ctx, group, tps, out, true) })
 	if err != nil {
 		return nil, a.c.fail("group "+group+": fetch committed offsets", err)
 	}
 	return out, nil
 }
 
-func (a *Admin) fetchCommitted(ctx context.Context, group string, tps []broker.TopicPartition, out map[broker.TopicPartition]broker.OffsetMeta) error {
+// fetchCommitted fetches offsets; stable refuses those that an open transaction may still change.
+func (a *Admin) fetchCommitted(ctx context.Context, group string, tps []broker.TopicPartition, out map[broker.TopicPartition]broker.OffsetMeta, stable bool) error {
 	topics, partitions := byTopic(tps)
 	if err := a.meta.identify(ctx, topics); err != nil {
 		return err
 	}
 	req := kmsg.NewPtrOffsetFetchRequest()
-	req.RequireStable = true
+	req.RequireStable = stable
 	req.Group = group // up to v7
 	rg := kmsg.NewOffsetFetchRequestGroup()
 	rg.Group, rg.MemberEpoch = group, -1

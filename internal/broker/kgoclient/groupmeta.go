@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/google/uuid"
@@ -31,6 +32,10 @@ type memberData struct {
 	Refused    []broker.TaskID
 	// Transactional is the transactional id under which the member writes, empty if it has none.
 	Transactional string
+	Standbys      []broker.TaskID
+	Positions     map[broker.TaskID]int64 // nil if none is known
+	Rack          string
+	Tags          map[string]string // nil if there are none
 }
 
 // assignmentStatus is why a member got its tasks or got none.
@@ -56,6 +61,8 @@ type assignmentData struct {
 	Refused []broker.TaskID
 	// Writers are the transactional ids of all members of the round. Who leads the next one sees from them who is gone.
 	Writers []string
+	// Standbys and Warmups are the copies that the member is to keep or to make.
+	Standbys, Warmups []broker.TaskID
 }
 
 // Tags of the fields of an assignment.
@@ -64,12 +71,18 @@ const (
 	tagGiveUp       = 1
 	tagNotRun       = 2
 	tagWriters      = 3
+	tagCopies       = 4
+	tagWarmups      = 5
 )
 
 // Tags of the fields of a member's data.
 const (
 	tagRefused       = 0
 	tagTransactional = 1
+	tagStandbys      = 2
+	tagPositions     = 3
+	tagRack          = 4
+	tagTags          = 5
 )
 
 func (d memberData) encode() []byte {
@@ -86,6 +99,18 @@ func (d memberData) encode() []byte {
 	}
 	if d.Transactional != "" {
 		fields = append(fields, appendField(tagTransactional, []byte(d.Transactional)))
+	}
+	if len(d.Standbys) > 0 {
+		fields = append(fields, appendField(tagStandbys, appendTasks(nil, d.Standbys)))
+	}
+	if len(d.Positions) > 0 {
+		fields = append(fields, appendField(tagPositions, appendPositions(nil, d.Positions)))
+	}
+	if d.Rack != "" {
+		fields = append(fields, appendField(tagRack, []byte(d.Rack)))
+	}
+	if len(d.Tags) > 0 {
+		fields = append(fields, appendField(tagTags, appendTags(nil, d.Tags)))
 	}
 	return appendFields(b, fields)
 }
@@ -105,6 +130,14 @@ func decodeMemberData(b []byte) (d memberData, err error) {
 			d.Refused = f.tasks()
 		case tagTransactional:
 			d.Transactional = string(f.in)
+		case tagStandbys:
+			d.Standbys = f.tasks()
+		case tagPositions:
+			d.Positions = f.positions()
+		case tagRack:
+			d.Rack = string(f.in)
+		case tagTags:
+			d.Tags = f.tags()
 		}
 	})
 	return d, r.done("group member")
@@ -128,6 +161,12 @@ func (d assignmentData) encode() []byte {
 	}
 	if len(d.Writers) > 0 {
 		fields = append(fields, appendField(tagWriters, appendStrings(nil, d.Writers)))
+	}
+	if len(d.Standbys) > 0 {
+		fields = append(fields, appendField(tagCopies, appendTasks(nil, d.Standbys)))
+	}
+	if len(d.Warmups) > 0 {
+		fields = append(fields, appendField(tagWarmups, appendTasks(nil, d.Warmups)))
 	}
 	return appendFields(b, fields)
 }
@@ -158,6 +197,10 @@ func decodeAssignmentData(b []byte) (d assignmentData, err error) {
 			d.Refused = f.tasks()
 		case tagWriters:
 			d.Writers = f.strings()
+		case tagCopies:
+			d.Standbys = f.tasks()
+		case tagWarmups:
+			d.Warmups = f.tasks()
 		}
 	})
 	return d, r.done("group assignment")
@@ -197,6 +240,25 @@ func appendTasks(b []byte, tasks []broker.TaskID) []byte {
 		for ; i < n; i++ {
 			b = binary.AppendUvarint(b, uint64(sorted[i].Partition))
 		}
+	}
+	return b
+}
+
+// appendPositions writes the tasks and then, in the same order, how far each one is.
+func appendPositions(b []byte, at map[broker.TaskID]int64) []byte {
+	tasks := slices.Collect(maps.Keys(at))
+	b = appendTasks(b, tasks)
+	broker.SortTasks(tasks)
+	for _, t := range tasks {
+		b = binary.AppendVarint(b, at[t])
+	}
+	return b
+}
+
+func appendTags(b []byte, tags map[string]string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(tags)))
+	for _, k := range slices.Sorted(maps.Keys(tags)) {
+		b = appendString(appendString(b, k), tags[k])
 	}
 	return b
 }
@@ -278,6 +340,23 @@ func (r *metaReader) tasks() []broker.TaskID {
 		for range r.count(1) {
 			out = append(out, broker.TaskID{Subtopology: int(sub), Partition: int32(r.uvarint())})
 		}
+	}
+	return out
+}
+
+func (r *metaReader) positions() map[broker.TaskID]int64 {
+	out := make(map[broker.TaskID]int64)
+	for _, t := range r.tasks() {
+		out[t] = r.varint()
+	}
+	return out
+}
+
+func (r *metaReader) tags() map[string]string {
+	out := make(map[string]string)
+	for range r.count(2) {
+		k := r.string()
+		out[k] = r.string()
 	}
 	return out
 }

@@ -44,6 +44,13 @@ type MembershipConfig struct {
 	// Stored, if set, lists the tasks whose state the instance has on disk. It is called on a goroutine of the client
 	// whenever the member joins and must return quickly.
 	Stored func() []broker.TaskID
+	// Positions, if set, says how far the state of tasks is that are stored or kept as standbys. It is called like Stored.
+	Positions func() map[broker.TaskID]int64
+	// Lags says that Assign goes by how far copies are behind: the leader asks where changelogs end before each round.
+	Lags bool
+	// Rack and Tags say where the instance runs. Kafka properties: client.rack, client.tag.*.
+	Rack string
+	Tags map[string]string
 	// Transactional is the transactional id under which the instance writes; empty if it does not write in transactions. The
 	// leader of the group ends the open transaction of a member that is gone.
 	Transactional string
@@ -88,6 +95,7 @@ type Membership struct {
 	valid    bool            // an assignment was taken under identity
 	owned    []broker.TaskID // as told to the instance
 	ownedGen int32           // generation of the assignment
+	standbys []broker.TaskID // copies that the instance was told to keep or to make, sorted
 	next     nextAssignment  // answered and not told yet
 	nonce    uint64
 	refused  []broker.TaskID // sorted
@@ -98,10 +106,12 @@ type Membership struct {
 }
 
 type nextAssignment struct {
-	tasks  []broker.TaskID
-	inputs map[broker.TaskID][]broker.TopicPartition
-	again  bool  // join again when this is taken
-	err    error // to report
+	tasks []broker.TaskID
+	// standbys and warmups are the copies to keep and to make.
+	standbys, warmups []broker.TaskID
+	inputs            map[broker.TaskID][]broker.TopicPartition
+	again             bool  // join again when this is taken
+	err               error // to report
 }
 
 var _ broker.Membership = (*Membership)(nil)
@@ -328,6 +338,10 @@ func (m *Membership) joining() (broker.GroupTopology, memberData) {
 	if m.cfg.Stored != nil {
 		stored = m.cfg.Stored()
 	}
+	var positions map[broker.TaskID]int64
+	if m.cfg.Positions != nil {
+		positions = m.cfg.Positions()
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.valid && id != m.identity.MemberID {
@@ -336,6 +350,7 @@ func (m *Membership) joining() (broker.GroupTopology, memberData) {
 	d := memberData{
 		ProcessID: m.cfg.ProcessID, Signature: m.topology.Signature, Generation: m.ownedGen, Owned: m.owned, Stored: stored,
 		Nonce: m.nonce, Refused: m.refused, Transactional: m.cfg.Transactional,
+		Standbys: m.standbys, Positions: positions, Rack: m.cfg.Rack, Tags: m.cfg.Tags,
 	}
 	return m.topology, d
 }
@@ -386,7 +401,7 @@ func (m *Membership) synced(assignment []byte) error {
 		m.c.ForceRebalance()
 	default:
 		m.mismatch = ""
-		m.next.tasks = data.Tasks
+		m.next.tasks, m.next.standbys, m.next.warmups = data.Tasks, data.Standbys, data.Warmups
 		m.next.inputs = inputsOf(m.topology, data.Tasks, &a)
 		// A static member that was restarted has refused nothing, and is given what it had before.
 		m.next.again = len(data.GiveUp) > 0 || len(without(data.Refused, m.refused)) > 0
@@ -442,10 +457,14 @@ func (m *Membership) assigned() {
 		maps.DeleteFunc(next.inputs, func(t broker.TaskID, _ []broker.TopicPartition) bool { return !slices.Contains(taken, t) })
 	}
 	m.owned, m.ownedGen, m.reported = next.tasks, id.Generation, ""
+	m.standbys = slices.Concat(next.standbys, next.warmups)
+	broker.SortTasks(m.standbys)
 	if next.err != nil {
 		m.events.push(broker.MembershipEvent{Kind: broker.MembershipFail, Identity: id, Err: next.err, Done: func() {}})
 	}
-	m.events.push(broker.MembershipEvent{Kind: broker.Assigned, Tasks: next.tasks, Inputs: next.inputs, Identity: id, Done: func() {}})
+	m.events.push(broker.MembershipEvent{
+		Kind: broker.Assigned, Tasks: next.tasks, Standbys: next.standbys, Warmups: next.warmups, Inputs: next.inputs, Identity: id, Done: func() {},
+	})
 	if len(gone) > 0 || next.again {
 		m.c.ForceRebalance() // others wait for these tasks
 	}

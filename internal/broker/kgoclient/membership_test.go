@@ -34,9 +34,10 @@ func reads(signature string, topics ...[]string) broker.GroupTopology {
 // member is a Membership under test with what it has been told.
 type member struct {
 	*Membership
-	t     *testing.T
-	owned []broker.TaskID
-	id    broker.Identity
+	t      *testing.T
+	owned  []broker.TaskID
+	copies []broker.TaskID // standbys and warm-ups
+	id     broker.Identity
 }
 
 func fast() MembershipConfig {
@@ -79,7 +80,7 @@ func (x *member) next() broker.MembershipEvent {
 		}
 		switch e.Kind {
 		case broker.Assigned:
-			x.owned, x.id = e.Tasks, e.Identity
+			x.owned, x.id, x.copies = e.Tasks, e.Identity, slices.Concat(e.Standbys, e.Warmups)
 		case broker.Revoked:
 			for _, task := range e.Tasks {
 				if !slices.Contains(x.owned, task) {
@@ -145,7 +146,7 @@ func settle(t *testing.T, tasks int, members ...*member) {
 				took = true
 				switch e.Kind {
 				case broker.Assigned:
-					x.owned, x.id = e.Tasks, e.Identity
+					x.owned, x.id, x.copies = e.Tasks, e.Identity, slices.Concat(e.Standbys, e.Warmups)
 				case broker.Revoked:
 					x.owned = slices.DeleteFunc(slices.Clone(x.owned), func(task broker.TaskID) bool { return slices.Contains(e.Tasks, task) })
 				case broker.Lost:
