@@ -62,7 +62,36 @@ func (g *group) target() []int {
 			target[t] = m
 		}
 	}
+	a.keepWhatNeedNotMove(target)
 	return target
+}
+
+// keepWhatNeedNotMove gives tasks back to the members that own them where the numbers are as even afterwards. Shares are
+// planned as if everybody took every task; where some are refused, a plan that is not fulfilled could move a task to and fro.
+func (a *assigner) keepWhatNeedNotMove(target []int) {
+	count := make([][2]int, len(a.members)) // stateful, all
+	for t, m := range target {
+		if m >= 0 {
+			count[m][1]++
+			if a.tasks[t].Stateful {
+				count[m][0]++
+			}
+		}
+	}
+	for again := true; again; {
+		again = false
+		for t, m := range target {
+			o := a.owner[t]
+			if o < 0 || o == m || m < 0 || count[o][1] >= count[m][1] || a.tasks[t].Stateful && count[o][0] >= count[m][0] {
+				continue
+			}
+			target[t], again = o, true
+			count[o][1], count[m][1] = count[o][1]+1, count[m][1]-1
+			if a.tasks[t].Stateful {
+				count[o][0], count[m][0] = count[o][0]+1, count[m][0]-1
+			}
+		}
+	}
 }
 
 // count is how many tasks of one kind a member owns, and how many more it has the state of.
