@@ -409,6 +409,55 @@ func TestJob_starts(t *testing.T) {
 	}
 }
 
+// A committed offset that is not in the log is told with the log's range, where reading goes on and why, and what that means.
+func TestJob_offsetThatIsGoneIsTold(t *testing.T) {
+	const rest = "task=0_0 topic=in partition=0 "
+	for _, c := range []struct {
+		name      string
+		committed int64
+		reset     restore.Reset
+		stores    bool
+		want      []string // nil: nothing is told
+	}{
+		{"in the log", 4, restore.Reset{}, true, nil},
+		{"none", -1, restore.Reset{}, true, nil},
+		{"beyond the end", 9, restore.Reset{}, true, []string{
+			"level=WARN", "beyond the end of the log", "counts and sums take it twice", "reset the application (docs/reset.md)",
+			rest + `committed=9 log_start=3 log_end=6 goes_on_at=3 reset_policy="earliest (auto.offset.reset)" stores=[s]`}},
+		{"beyond the end, latest", 9, restore.Reset{Kind: restore.ResetLatest, Own: true}, true, []string{
+			"beyond the end of the log", "the records that are in the log now are not processed", rest + `committed=9 log_start=3 log_end=6 goes_on_at=6 reset_policy="latest (of the source)" stores=[s]`}},
+		{"beyond the end, no store", 9, restore.Reset{}, false, []string{"beyond the end of the log", "processed before are processed again", "stores=[]"}},
+		{"below the start", 1, restore.Reset{}, true, []string{
+			"below the start of the log", "deleted before they were processed", rest + "committed=1 log_start=3 log_end=6 goes_on_at=3"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			var text bytes.Buffer
+			b.cfg.Logger = slog.New(slog.NewTextHandler(&text, nil))
+			tp := brokertest.TP(in, 0)
+			for i := range 6 {
+				b.c.Append(tp, kv("k", fmt.Sprint(i)))
+			}
+			b.c.Truncate(tp, 3)
+			if c.committed >= 0 {
+				b.c.Group("app").Commit(tp, broker.OffsetMeta{Offset: c.committed})
+			}
+			if b.cfg.Inputs[0].Reset = c.reset; !c.stores {
+				b.cfg.Logs = nil
+			}
+			b.restore()
+			if c.want == nil && text.Len() > 0 {
+				t.Errorf("told: %s", &text)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(text.String(), want) {
+					t.Errorf("the log does not say %q:\n%s", want, &text)
+				}
+			}
+		})
+	}
+}
+
 // A job that fails, or is given up, closes what it has opened, and leaves alone what it was given.
 func TestJob_close(t *testing.T) {
 	b := newBench(t)

@@ -3,6 +3,7 @@ package restore
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/millrace-io/millrace/internal/broker"
 )
@@ -22,6 +23,24 @@ const (
 type Reset struct {
 	Kind   ResetKind
 	BackMs int64 // with ResetBack
+	Own    bool  // the source says so itself, not the setting
+}
+
+// String names the policy and where it comes from.
+func (r Reset) String() string {
+	from := "auto.offset.reset"
+	if r.Own {
+		from = "of the source"
+	}
+	switch r.Kind {
+	case ResetLatest:
+		return "latest (" + from + ")"
+	case ResetBack:
+		return fmt.Sprintf("%v back (%s)", time.Duration(r.BackMs)*time.Millisecond, from)
+	case ResetNone:
+		return "none (" + from + ")"
+	}
+	return "earliest (" + from + ")"
 }
 
 // NoOffsetError says that an input has no committed offset, or one that is not in its log any more, and that its policy is
@@ -90,20 +109,48 @@ func (j *Job) positions(ctx context.Context) (start, end map[broker.TopicPartiti
 			start[in.TopicPartition] = at
 			continue
 		}
-		if at, err = j.reset(ctx, in, at, first[in.TopicPartition], end[in.TopicPartition]); err != nil {
+		from, err := j.reset(ctx, in, at, first[in.TopicPartition], end[in.TopicPartition])
+		if err != nil {
 			return nil, nil, err
 		}
-		start[in.TopicPartition] = at
+		if at >= 0 {
+			j.warnGone(in, at, from, first[in.TopicPartition], end[in.TopicPartition])
+		}
+		start[in.TopicPartition] = from
 	}
 	return start, end, nil
 }
 
+// warnGone tells of a committed offset that is not in the log: where reading goes on instead, why there, and what that means for
+// results and state.
+func (j *Job) warnGone(in Input, committed, from, first, end int64) {
+	text := "the committed offset is below the start of the log: the records between were deleted before they were processed, and are in no result; if they were deleted for their age, raise the topic's retention.ms"
+	if committed > end {
+		text = "the committed offset is beyond the end of the log: the topic was made anew, or lost its last records. The reset policy decides where reading goes on; "
+		switch {
+		case len(j.cfg.Logs) == 0:
+			text += "records that were processed before are processed again"
+		case from < end:
+			text += "the stores keep what they hold, and what is read again comes on top of it: counts and sums take it twice. If the results should be built anew, stop all instances and reset the application (docs/reset.md)"
+		default:
+			text += "the stores keep what they hold, and the records that are in the log now are not processed. If the results should be built anew, stop all instances and reset the application (docs/reset.md)"
+		}
+	}
+	j.cfg.Logger.Warn(text, "task", j.cfg.Task, "topic", in.Topic, "partition", in.Partition, "committed", committed, "log_start", first, "log_end", end,
+		"goes_on_at", from, "reset_policy", in.Reset.String(), "stores", j.storeNames())
+}
+
+// storeNames lists the task's stores that have a changelog.
+func (j *Job) storeNames() []string {
+	names := make([]string, len(j.cfg.Logs))
+	for i, l := range j.cfg.Logs {
+		names[i] = l.Store
+	}
+	return names
+}
+
 // reset chooses where to begin by the input's policy.
 func (j *Job) reset(ctx context.Context, in Input, committed, first, end int64) (int64, error) {
-	if committed >= 0 {
-		j.cfg.Logger.Warn("the committed offset is not in the log any more: records were deleted before they were processed, or the log was truncated",
-			"task", j.cfg.Task, "topic", in.Topic, "partition", in.Partition, "committed", committed, "log_start", first, "log_end", end)
-	}
 	switch in.Reset.Kind {
 	case ResetLatest:
 		return end, nil

@@ -176,16 +176,16 @@ func (in *input) internal() bool { return in.node.Internal }
 func (m *Machine) resetOf(n *topology.Node) restore.Reset {
 	switch n.Reset {
 	case topology.ResetEarliest:
-		return restore.Reset{Kind: restore.ResetEarliest}
+		return restore.Reset{Kind: restore.ResetEarliest, Own: true}
 	case topology.ResetLatest:
-		return restore.Reset{Kind: restore.ResetLatest}
+		return restore.Reset{Kind: restore.ResetLatest, Own: true}
 	case topology.ResetNone:
-		return restore.Reset{Kind: restore.ResetNone}
+		return restore.Reset{Kind: restore.ResetNone, Own: true}
 	case topology.ResetByDuration:
-		return restore.Reset{Kind: restore.ResetBack, BackMs: n.ResetBackMs}
+		return restore.Reset{Kind: restore.ResetBack, BackMs: n.ResetBackMs, Own: true}
 	}
 	if n.Internal {
-		return restore.Reset{Kind: restore.ResetEarliest}
+		return restore.Reset{Kind: restore.ResetEarliest, Own: true}
 	}
 	return m.set.Reset
 }

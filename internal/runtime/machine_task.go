@@ -241,7 +241,7 @@ func (m *Machine) taskConfig(s *slot) *task.Config {
 		cfg.Inputs = append(cfg.Inputs, in.tp)
 	}
 	cfg.Set = s.life.set
-	cfg.Committed = s.result.Committed
+	cfg.Committed, cfg.Starts = s.result.Committed, s.result.Start
 	cfg.RestoredTimeMs = s.result.HighestTimestampMs
 	if m.set.Broken.ForgetTimes {
 		cfg.Committed, cfg.RestoredTimeMs = withoutTimes(cfg.Committed), nil

@@ -182,9 +182,9 @@ func TestTimes_offsetSetByHand(t *testing.T) {
 			want   string
 			late   int64
 		}{
-			"without metadata": {2, false, "committed=2 state_stands_for=2", 0},
-			"rewound":          {1, true, "committed=1 state_stands_for=2", 0},
-			"deleted":          {-1, false, "committed=-1 state_stands_for=2", 1}, // the state keeps no window as old as the first record's
+			"without metadata": {2, false, "inputs=\"[in-0: committed 2, processed to 2]\" stores=[counts]", 0},
+			"rewound":          {1, true, "inputs=\"[in-0: committed 1, processed to 2]\" stores=[counts]", 0},
+			"deleted":          {-1, false, "inputs=\"[in-0: committed none, goes on at 0, processed to 2]\" stores=[counts]", 1}, // the state keeps no window as old as the first record's
 		} {
 			t.Run(name, func(t *testing.T) {
 				fs := vfs.NewMem()
@@ -218,6 +218,60 @@ func TestTimes_offsetSetByHand(t *testing.T) {
 				}
 				if text := log.String(); !strings.Contains(text, "set by hand") || !strings.Contains(text, x.want) || !strings.Contains(text, "task=0_0") {
 					t.Errorf("the log does not say %q:\n%s", x.want, text)
+				}
+			})
+		}
+	})
+}
+
+// Offsets that are gone while the changelog is kept double what the stores hold, and the log says so: where they were deleted and
+// the state comes from the changelog, and where the topic was made anew and is read from its beginning by the reset policy.
+func TestTimes_offsetsGoneWithTheChangelogKept(t *testing.T) {
+	guarantees(t, func(t *testing.T, eos bool) {
+		for name, x := range map[string]struct {
+			change func(c *brokertest.Cluster)
+			want   string
+			never  string
+		}{
+			"deleted": {
+				func(c *brokertest.Cluster) { c.Group("app").Commit(tp("in", 0), broker.OffsetMeta{Offset: -1}) },
+				`offsets were set by hand or deleted, but the stores were kept`, "beyond the end",
+			},
+			"topic made anew": {
+				func(c *brokertest.Cluster) {
+					c.DeleteTopic("in")
+					c.AddTopic("in", 2)
+					c.Append(tp("in", 0), at("a", 5))
+				},
+				"committed=2 log_start=0 log_end=1 goes_on_at=0", "set by hand",
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				var log bytes.Buffer
+				opts := []stepOption{logged(&log), func(c *Config, _ *stepper) { c.Restore.Logger = c.Logger }}
+				if eos {
+					opts = append(opts, transactional("app-x"))
+				}
+				c := cluster()
+				run := func(committed int64) {
+					s := newStepper(t, c, closingTopology(t, false), opts...)
+					s.settle()
+					s.assign(t0)
+					s.settle()
+					s.advance(100 * time.Millisecond)
+					s.wantCommitted(committed)
+					s.step(Stop{})
+					s.settle()
+				}
+				c.Append(tp("in", 0), at("a", 5), at("a", 9))
+				run(2)
+				if strings.Contains(log.String(), "WARN") {
+					t.Fatalf("before anything has happened: %s", &log)
+				}
+				x.change(c)
+				run(int64(len(c.Records(tp("in", 0)))))
+				if text := log.String(); strings.Count(text, x.want) != 1 || strings.Contains(text, x.never) {
+					t.Errorf("the log does not say %q once, or says %q:\n%s", x.want, x.never, text)
 				}
 			})
 		}

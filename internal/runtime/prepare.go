@@ -240,13 +240,22 @@ func (p *planner) warnNewStores(ctx context.Context, plan Plan) {
 		p.log.Debug("whether new stores begin behind committed input is not known", "error", err)
 		return
 	}
+	var stores, changelogs []string
+	behind := make(map[string]bool)
 	for _, store := range slices.Sorted(maps.Keys(inputs)) {
+		committedTo := false
 		for _, tp := range inputs[store] {
 			if o, ok := committed[tp]; ok && o.Offset > 0 {
-				p.log.Warn("a store is new to this application id, and begins empty behind input that has been processed: it was added or renamed, or its changelog was deleted; reset the application if it should be built from the beginning",
-					"store", store, "changelog", topology.ChangelogTopic(p.appID, store), "input", tp.Topic, "partition", tp.Partition, "committed", o.Offset)
-				break
+				behind[tp.Topic] = true
+				committedTo = true
 			}
 		}
+		if committedTo {
+			stores, changelogs = append(stores, store), append(changelogs, topology.ChangelogTopic(p.appID, store))
+		}
+	}
+	if len(stores) > 0 {
+		p.log.Warn("stores are new to this application id, and begin empty behind input that has been processed: they were added or renamed, or their changelogs were deleted. What was processed before is not in them; if they should be built from the beginning, stop all instances and reset the application (docs/reset.md)",
+			"stores", stores, "changelogs", changelogs, "input_topics", slices.Sorted(maps.Keys(behind)))
 	}
 }

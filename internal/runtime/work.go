@@ -215,10 +215,7 @@ func (w *Work) openTask() error {
 	}
 	w.life.task = t
 	w.life.noteRetention(w.shared, w.open)
-	if h := t.OffsetByHand(); h != nil {
-		w.shared.log.Warn("an offset was set by hand: all times of the task start unset, so that windows which had closed open again, and records that are read again are processed on top of the state; clear the state too if it should be built anew",
-			"task", w.life.name, "topic", h.Topic, "partition", h.Partition, "committed", h.Committed, "state_stands_for", h.Stored)
-	}
+	w.life.tellByHand(w.shared.log, t.OffsetsByHand(), w.open)
 	for _, s := range w.starts {
 		t.SetPosition(s.tp, s.from, s.to)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/millrace-io/millrace/internal/broker"
@@ -37,6 +38,8 @@ type Config struct {
 	RestoredTimeMs map[string]int64
 	// Committed holds the committed offset and metadata of each input; Offset -1 where there is none.
 	Committed map[broker.TopicPartition]broker.OffsetMeta
+	// Starts holds where reading of each input begins, if that is not its committed offset: it is not in the log any more.
+	Starts map[broker.TopicPartition]int64
 
 	// Ctx ends with the application; user functions that may wait get it.
 	Ctx   context.Context
@@ -71,7 +74,7 @@ type Task struct {
 	stores []string // that have observed times
 	// offsetStore is the store beside which the input offsets stand that the state stands for; empty without stores.
 	offsetStore string
-	byHand      *ByHand
+	byHand      []ByHand
 
 	commitNeeded bool
 	idle         IdleReason
@@ -136,15 +139,36 @@ func (t *Task) openQueues(cfg Config) error {
 	return nil
 }
 
-// ByHand is an input whose committed offset was not written by the application.
+// ByHand is an input whose committed offset was not written by the application, or is not what it goes on from.
 type ByHand struct {
 	broker.TopicPartition
 	Committed int64 // -1: none any more
 	Stored    int64 // up to where the state on disk has processed it; -1 unknown
+	From      int64 // where reading begins; -1: the reset policy says
+	// Gone says that the application has committed it, but that it is beyond the end of the log now.
+	Gone bool
 }
 
-// OffsetByHand tells of an input whose offset was set by hand; nil if there is none. All times of the task have started unset then.
-func (t *Task) OffsetByHand() *ByHand { return t.byHand }
+// String shows an input of a message.
+func (h ByHand) String() string {
+	at := func(n int64) string {
+		if n < 0 {
+			return "none"
+		}
+		return strconv.FormatInt(n, 10)
+	}
+	s := fmt.Sprintf("%s-%d: committed %s", h.Topic, h.Partition, at(h.Committed))
+	if h.From >= 0 && h.From != h.Committed {
+		s += fmt.Sprintf(", goes on at %d", h.From)
+	}
+	if h.Stored >= 0 {
+		s += fmt.Sprintf(", processed to %d", h.Stored)
+	}
+	return s
+}
+
+// OffsetsByHand tells of inputs whose offsets were set by hand. All times of the task have started unset if there is one.
+func (t *Task) OffsetsByHand() []ByHand { return t.byHand }
 
 // restoreTimes takes up partition times, stream time and the operators' observed times. An offset that stands without
 // metadata, or below the one that is stored with the state, was set by hand: nothing is known of the time then, and all times
@@ -152,20 +176,14 @@ func (t *Task) OffsetByHand() *ByHand { return t.byHand }
 func (t *Task) restoreTimes(cfg Config) {
 	t.env.Observed, t.env.Emitted = make(map[string]int64), make(map[string]int64)
 	t.chooseOffsetStore(cfg.Sub)
-	for _, q := range t.queues {
-		c, at := cfg.Committed[q.in], q.committed
-		stored, known := cfg.Set.Meta(t.offsetStore, q.offsetMeta)
-		if at < 0 && !known {
+	metas := t.findByHand(cfg)
+	if len(t.byHand) > 0 {
+		return
+	}
+	for i, q := range t.queues {
+		m := metas[i]
+		if q.committed < 0 {
 			continue
-		}
-		m, ok := codec.ParseOffsetMetadata(c.Metadata)
-		if !ok || known && at < stored {
-			if !known {
-				stored = -1
-			}
-			t.byHand = &ByHand{TopicPartition: q.in, Committed: at, Stored: stored}
-			t.forgetTimes()
-			return
 		}
 		q.partitionTimeMs = m.PartitionTimeMs
 		t.env.StreamTimeMs = max(t.env.StreamTimeMs, m.StreamTimeMs)
@@ -213,14 +231,37 @@ func (t *Task) chooseOffsetStore(sub *topology.Subtopology) {
 	}
 }
 
-// forgetTimes unsets what was taken up so far.
-func (t *Task) forgetTimes() {
-	clear(t.env.Observed)
-	clear(t.env.Emitted)
-	t.env.StreamTimeMs = codec.NoTime
-	for _, q := range t.queues {
-		q.partitionTimeMs = codec.NoTime
+// findByHand finds the inputs that do not go on from what the application has committed, and returns the metadata of the others,
+// one for each queue.
+func (t *Task) findByHand(cfg Config) []codec.OffsetMetadata {
+	metas := make([]codec.OffsetMetadata, len(t.queues))
+	none := true // no offset at all is known
+	for i, q := range t.queues {
+		at := q.committed
+		stored, known := cfg.Set.Meta(t.offsetStore, q.offsetMeta)
+		if at < 0 && !known {
+			continue
+		}
+		none = false
+		from := at
+		if start, ok := cfg.Starts[q.in]; ok {
+			from = start
+		}
+		m, ok := codec.ParseOffsetMetadata(cfg.Committed[q.in].Metadata)
+		if metas[i] = m; ok && from >= at && (!known || at >= stored) {
+			continue
+		}
+		if !known {
+			stored = -1
+		}
+		t.byHand = append(t.byHand, ByHand{TopicPartition: q.in, Committed: at, Stored: stored, From: from, Gone: ok && from < at})
 	}
+	if none && len(cfg.RestoredTimeMs) > 0 {
+		for _, q := range t.queues {
+			t.byHand = append(t.byHand, ByHand{TopicPartition: q.in, Committed: -1, Stored: -1, From: -1})
+		}
+	}
+	return metas
 }
 
 // wire opens the typed stores and makes the operators, children first.

@@ -347,6 +347,26 @@ func TestTimesFromTheCommittedOffset(t *testing.T) {
 		t.Error("a record was late without a known time")
 	}
 
+	// One that is not in the log any more, so that reading begins before it.
+	x = open(t, counting(), func(c *Config) {
+		committed(encode(codec.OffsetMetadata{PartitionTimeMs: 7, StreamTimeMs: 100}))(c)
+		c.Starts = map[broker.TopicPartition]int64{in("a"): 1}
+	}, "a")
+	if ms := x.task.StreamTimeMs(); ms != codec.NoTime {
+		t.Errorf("stream time %d where reading begins anew", ms)
+	}
+	if by := x.task.OffsetsByHand(); len(by) != 1 || !by[0].Gone || by[0].String() != "a-0: committed 4, goes on at 1" {
+		t.Errorf("told: %v", by)
+	}
+	// Behind records that were deleted the times go on.
+	x = open(t, counting(), func(c *Config) {
+		committed(encode(codec.OffsetMetadata{PartitionTimeMs: 7, StreamTimeMs: 100}))(c)
+		c.Starts = map[broker.TopicPartition]int64{in("a"): 6}
+	}, "a")
+	if ms := x.task.StreamTimeMs(); ms != 100 || len(x.task.OffsetsByHand()) > 0 {
+		t.Errorf("stream time %d behind records that were deleted, told: %v", ms, x.task.OffsetsByHand())
+	}
+
 	// A Java application does not write the operator's time. What the changelog says counts, but not beyond the task's own.
 	for restored, want := range map[int64]int64{60: 60, 500: 100} {
 		x = open(t, counting(), func(c *Config) {
