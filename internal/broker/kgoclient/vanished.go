@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -12,7 +13,7 @@ import (
 
 // A member that is gone may have left a transaction open. Until it ends, readers of committed records stop in front of it,
 // and so do the restores of its tasks on other members: for the timeout of a transaction. The leader of the group ends it at
-// once. docs/adr/0019-ending-the-transactions-of-vanished-members.md tells why this never meets a live member.
+// once. docs/adr/0019-ending-the-transactions-of-vanished-members.md tells why this does not meet a live member.
 
 // writersOf lists the transactional ids of members, sorted.
 func writersOf(members []kmsg.JoinGroupResponseMember) []string {
@@ -75,8 +76,11 @@ func (m *Membership) endVanished(id string, leader broker.Identity) {
 	}
 }
 
-// tryEnd asks for the transaction, makes sure that the leader's generation still stood afterwards, and ends the transaction
-// under exactly the epoch that was told.
+// endWithin is how long the request that ends a transaction may be on its way. A coordinator ends what is open under the id then,
+// even if that is another transaction than the one described: the longer it takes, the less is it sure that nobody has come back.
+const endWithin = 2 * time.Second
+
+// tryEnd asks for the transaction, makes sure that the leader's generation still stood afterwards, and ends the transaction.
 func (m *Membership) tryEnd(ctx context.Context, c *conn, id string, leader broker.Identity) (ended bool, err error) {
 	tx, err := openTransaction(ctx, c, id)
 	if err != nil || tx == nil {
@@ -88,9 +92,11 @@ func (m *Membership) tryEnd(ctx context.Context, c *conn, id string, leader brok
 	req := kmsg.NewPtrInitProducerIDRequest()
 	req.TransactionalID, req.TransactionTimeoutMillis = &id, tx.TimeoutMillis
 	req.ProducerID, req.ProducerEpoch = tx.ProducerID, tx.ProducerEpoch
-	resp, err := req.RequestWith(ctx, c.Client)
+	soon, cancel := context.WithTimeout(ctx, endWithin)
+	defer cancel()
+	resp, err := req.RequestWith(soon, c.Client)
 	if err != nil {
-		return false, err
+		return false, err // from the beginning
 	}
 	switch err := codeErr(resp.ErrorCode); {
 	case err == nil, errors.Is(err, broker.CodeConcurrentTransactions): // the coordinator has begun to end it
