@@ -46,6 +46,9 @@ type NoOffsetError = restore.NoOffsetError
 var (
 	// ErrUnreachable: no broker could be spoken to. The text says for each address why.
 	ErrUnreachable = broker.ErrUnreachable
+	// ErrTooSlow: user code took longer for a record than max.poll.interval.ms, each time for task.timeout.ms.
+	// It is in a RecordError that names the record, and what the handler of OnProcessingError is asked with.
+	ErrTooSlow = op.ErrTooSlow
 	// ErrUnauthorized: the brokers do not allow this principal to do what is needed.
 	ErrUnauthorized = broker.ErrUnauthorized
 	// ErrUnknownTopic: a topic that is needed does not exist.

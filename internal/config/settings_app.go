@@ -63,7 +63,7 @@ func taskSettings() []Setting {
 			bind: app(millis(-1), func(c *Config) *time.Duration { return &c.MaxTaskIdle })},
 		{Name: "task.timeout.ms", Scope: ScopeApp, Kind: Millis, Java: "300000",
 			Doc:  "How long a task is tried again after time-outs before it fails.",
-			Note: "So long may user code go on past max.poll.interval.ms before the application stops.",
+			Note: "So long may user code go on past max.poll.interval.ms before the application stops. A record that is too slow each time is asked about after it.",
 			bind: app(millis(0), func(c *Config) *time.Duration { return &c.TaskTimeout })},
 		{Name: "buffered.records.per.partition", Scope: ScopeApp, Kind: Int, Java: "1000",
 			Doc:  "Records of an input partition above which it is paused.",

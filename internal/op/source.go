@@ -35,7 +35,13 @@ type Head interface {
 	Decode(raw *broker.Record, partitionTimeMs int64) (tsMs int64, ok bool, err error)
 	// Process sends the decoded record into the topology.
 	Process() error
+	// Refuse asks the policy about the decoded record in place of sending it into the topology. retry says that it is to be
+	// processed all the same.
+	Refuse(cause error) (retry bool, err error)
 }
+
+// ErrTooSlow is the cause where user code was inside a record past the deadline of one record again and again.
+var ErrTooSlow = errors.New("user code takes longer for the record than max.poll.interval.ms, again and again")
 
 // ErrNegativeTimestamp is the cause where a record's timestamp is negative and nothing says what to do with it.
 var ErrNegativeTimestamp = errors.New("the record has a negative timestamp; use a timestamp extractor that gives it one, or that skips it")
@@ -68,6 +74,7 @@ func (s *source[K, V]) NewHead(in *broker.TopicPartition) (Head, error) {
 		return nil, err
 	}
 	h.failed, h.negative = s.env.counter(s.step, metrics.Deserialization), s.env.counter(s.step, metrics.NegativeTimestamp)
+	h.slow = s.env.counter(s.step, metrics.Processing)
 	return h, nil
 }
 
@@ -111,6 +118,7 @@ type head[K, V any] struct {
 	nilValue     func(*V) bool
 	failed       *metrics.Counter
 	negative     *metrics.Counter
+	slow         *metrics.Counter
 
 	raw *broker.Record
 	rec processor.Record[K, V]
@@ -205,4 +213,10 @@ func (e *Env) rejectRecord(step string, in *broker.TopicPartition, raw *broker.R
 func (h *head[K, V]) Process() error {
 	h.env.SetRecord(h.in, h.raw, h.rec.Headers, h.rec.TimestampMs)
 	return h.next.Process(&h.rec)
+}
+
+func (h *head[K, V]) Refuse(cause error) (bool, error) {
+	h.env.SetRecord(h.in, h.raw, h.rec.Headers, h.rec.TimestampMs)
+	return h.env.judge(h.env.Handlers.Processing, processor.Processing, h.step, "", cause, 1, h.slow,
+		"make its step faster, raise max.poll.interval.ms, or let the processing error handler decide (millrace.OnProcessingError): Continue drops the record and counts it")
 }

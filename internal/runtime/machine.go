@@ -67,6 +67,8 @@ type Config struct {
 	ForgetTopics func()
 	// Answers counts the answers that a partition has had, see broker.Fetcher.
 	Answers func(tp broker.TopicPartition) uint64
+	// Inside tells which user code the worker of a task is in; empty where that is not known. May be nil.
+	Inside func(l *life) string
 	// Wake hands the machine an event from another goroutine; it returns at once.
 	Wake   func(Event)
 	Logger *slog.Logger
@@ -113,7 +115,8 @@ type Machine struct {
 	staged       atomic.Int64 // bytes that wait for a transaction
 	revocations  []*revocation
 	drain        *drain
-	stuck        []*slot         // past the deadline of one record, and not closed
+	stuck        []*slot // past the deadline of one record, and not closed
+	slow         map[broker.TaskID]*slowRecord
 	refused      []broker.TaskID // what the group was last told that the instance cannot run
 	purge        purge
 	fencedMs     int64 // when the instance id was last found taken, 0 never
@@ -123,7 +126,7 @@ type Machine struct {
 
 // NewMachine makes a machine that waits for Started.
 func NewMachine(cfg Config, sh *shared) *Machine {
-	m := &Machine{cfg: cfg, set: cfg.Settings, shared: sh, log: cfg.Logger, byEpoch: make(map[uint64]*input), state: StateStarting}
+	m := &Machine{cfg: cfg, set: cfg.Settings, shared: sh, log: cfg.Logger, byEpoch: make(map[uint64]*input), slow: make(map[broker.TaskID]*slowRecord), state: StateStarting}
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/metrics"
+	"github.com/millrace-io/millrace/internal/op"
+	"github.com/millrace-io/millrace/internal/task"
 )
 
 // A task whose user code does not return is let go of in two steps. First nothing more is taken from it, and what it has
@@ -33,8 +35,7 @@ func (m *Machine) stick(s *slot, heldMs int64) {
 	s.stuck = true
 	m.stuck = append(m.stuck, s)
 	m.count(metrics.TasksGivenUp, 1)
-	m.log.Error("a task is past the deadline of one record or timer: its user code has not returned. The task is given up: what it has handed over is committed, what it did since then is done again by whoever gets it, and the other tasks go on. If the record takes so long each time, this repeats: make it faster, or raise max.poll.interval.ms",
-		"task", s.name, "seconds", heldMs/1000, "max.poll.interval.ms", m.set.MaxPollIntervalMs)
+	m.tellStuck(s, heldMs)
 	if !s.heldUp { // with a hard limit too: an orphan must not keep the others from running
 		s.heldUp = true
 		m.busy--
@@ -49,6 +50,68 @@ func (m *Machine) stick(s *slot, heldMs int64) {
 	s.life.box.endIntake()
 	m.wantCommit()
 	m.lookAt(s)
+}
+
+// slowRecord is what a task was given up for the last time.
+type slowRecord struct {
+	at      task.Position
+	record  bool // it was in a record: the one at that place
+	times   int  // in a row that it was this one
+	sinceMs int64
+	over    bool // for too long
+}
+
+// String names it.
+func (r *slowRecord) String() string {
+	if r.record {
+		return "the record " + r.at.String()
+	}
+	return "a timer or the opening of the task"
+}
+
+// tellStuck notes what a task is given up for, and tells it: the place in Kafka, the user code, and how often it has happened. A
+// record that this happens to again and again for task.timeout.ms is judged like one that fails; see ADR 22.
+func (m *Machine) tellStuck(s *slot, heldMs int64) {
+	at, record := s.life.place.Record()
+	r := m.slow[s.id]
+	if r == nil || r.at != at || r.record != record {
+		r = &slowRecord{at: at, record: record, sinceMs: m.nowMs}
+		m.slow[s.id] = r
+	}
+	r.times++
+	r.over = m.nowMs-r.sinceMs >= m.set.TaskTimeoutMs
+	next := "It is tried again by whoever gets the task, and this repeats if it takes so long each time: make it faster, or raise max.poll.interval.ms. After task.timeout.ms of this the processing error handler is asked about the record, and without one the application stops"
+	switch {
+	case r.over && record:
+		next = "It has been so for task.timeout.ms: when this instance gets the task again, the processing error handler is asked about the record, and without one the application stops"
+	case r.over:
+		next = "It has been so for task.timeout.ms: the application stops"
+	}
+	where := []any{"task", s.name}
+	if record {
+		where = append(where, "topic", at.Topic, "partition", at.Partition, "offset", at.Offset)
+	}
+	if m.cfg.Inside != nil {
+		if code := m.cfg.Inside(s.life); code != "" {
+			where = append(where, "inside", code)
+		}
+	}
+	m.log.Error("a task is past the deadline of one record or timer: its user code has not returned. The task is given up: what it has handed over is committed, what it did since then is done again, and the other tasks go on. "+next,
+		append(where, "seconds", heldMs/1000, "times", r.times, "max.poll.interval.ms", m.set.MaxPollIntervalMs, "task.timeout.ms", m.set.TaskTimeoutMs)...)
+	if r.over && !record {
+		m.fail(fmt.Errorf("millrace: task %s: user code was in %s for longer than max.poll.interval.ms (%d), %d times in %d s (task.timeout.ms = %d): make it faster, or raise max.poll.interval.ms",
+			s.name, r, m.set.MaxPollIntervalMs, r.times, (m.nowMs-r.sinceMs)/1000, m.set.TaskTimeoutMs))
+	}
+}
+
+// refusal is the record that a task is to be asked about before user code sees it again.
+func (m *Machine) refusal(s *slot) *task.Slow {
+	r := m.slow[s.id]
+	if r == nil || !r.over || !r.record {
+		return nil
+	}
+	return &task.Slow{Position: r.at, Cause: fmt.Errorf("%w: given up %d times, max.poll.interval.ms = %d, task.timeout.ms = %d", op.ErrTooSlow, r.times,
+		m.set.MaxPollIntervalMs, m.set.TaskTimeoutMs)}
 }
 
 // handOverMs is how long a task whose partitions are to be released is waited for.

@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/broker/brokertest"
+	"github.com/millrace-io/millrace/internal/metrics"
 	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/topology"
 	"github.com/millrace-io/millrace/processor"
@@ -217,6 +220,81 @@ func TestStuck_orphanThatNeverReturns(t *testing.T) {
 			t.Error("it has not ended")
 		}
 		wantOutputs(t, s.cluster, "quick=2", "quick=3")
+	})
+}
+
+// A record that is too slow each time is told with its place and how often; when it has been so for task.timeout.ms the processing
+// error handler is asked about it, and user code does not see it again: dropped, or the application stops.
+func TestStuck_tooSlowEachTime(t *testing.T) {
+	guarantees(t, func(t *testing.T, eos bool) {
+		for name, handler := range map[string]processor.Handler{
+			"no handler": nil,
+			"continue":   func(processor.Failure) processor.Response { return processor.Response{Action: processor.Continue} },
+			"retry":      func(processor.Failure) processor.Response { return processor.Response{Action: processor.Retry} },
+		} {
+			t.Run(name, func(t *testing.T) {
+				var log bytes.Buffer
+				var asked []processor.Failure
+				times := 0
+				s := slowRun(t, eos, func(s *stepper) {
+					if times++; times < 4 {
+						s.advance(301 * time.Second)
+					}
+				}, logged(&log), func(c *Config, _ *stepper) {
+					c.Settings.TaskTimeoutMs = 500_000 // the second time comes after 301 s, the third after 602 s
+					c.Inside = func(*life) string { return "main.enrich (app.go:7)" }
+					if handler != nil {
+						c.Task.Handlers.Processing = func(f processor.Failure) processor.Response {
+							asked = append(asked, f)
+							return handler(f)
+						}
+					}
+				})
+				s.cluster.Append(tp("in", 1), kv("before", "0"), kv("slow", "1"), kv("after", "2"))
+				for range 6 {
+					s.settle()
+					if !s.finished {
+						s.assign(t0, t1)
+					}
+					s.advance(100 * time.Millisecond)
+				}
+				for i := range 3 {
+					want := fmt.Sprintf("task=0_1 topic=in partition=1 offset=1 inside=\"main.enrich (app.go:7)\" seconds=301 times=%d max.poll.interval.ms=300000 task.timeout.ms=500000", i+1)
+					if strings.Count(log.String(), want) != 1 {
+						t.Errorf("the log does not say once %q:\n%s", want, &log)
+					}
+				}
+				wantTimes, wantAsked := 3, 1
+				switch name {
+				case "no handler":
+					wantAsked = 0
+					if !s.finished || !errors.Is(s.err, op.ErrTooSlow) || !strings.Contains(s.err.Error(), "step source, record in-1@1") {
+						t.Fatalf("finished %t, error %v", s.finished, s.err)
+					}
+					if !eos { // in a transaction it goes the way of all that its task had not handed over
+						wantOutputs(t, s.cluster, "before=0")
+					}
+				case "continue":
+					s.wantCommitted(-1, 3)
+					wantOutputs(t, s.cluster, "after=2", "before=0")
+					if n := s.machine.cfg.Task.Metrics.Dropped("source", metrics.Processing).Value(); n != 1 {
+						t.Errorf("%d counted as dropped", n)
+					}
+				case "retry":
+					wantTimes = 4
+					s.wantCommitted(-1, 3)
+					wantOutputs(t, s.cluster, "after=2", "before=0", "slow=1")
+				}
+				if times != wantTimes || len(asked) != wantAsked {
+					t.Errorf("user code was called %d times, want %d; the handler %d times, want %d", times, wantTimes, len(asked), wantAsked)
+				}
+				for _, f := range asked {
+					if f.Origin != (processor.Metadata{Topic: "in", Partition: 1, Offset: 1}) || f.Stage != processor.Processing || string(f.Key) != "slow" {
+						t.Errorf("asked about %+v", f)
+					}
+				}
+			})
+		}
 	})
 }
 

@@ -243,6 +243,7 @@ func (m *Machine) taskConfig(s *slot) *task.Config {
 	cfg.Set = s.life.set
 	cfg.Committed, cfg.Starts = s.result.Committed, s.result.Start
 	cfg.RestoredTimeMs = s.result.HighestTimestampMs
+	cfg.Place, cfg.Slow = &s.life.place, m.refusal(s)
 	if m.set.Broken.ForgetTimes {
 		cfg.Committed, cfg.RestoredTimeMs = withoutTimes(cfg.Committed), nil
 	}

@@ -236,7 +236,7 @@ func (r *Runner) report(s State) {
 // loop steps the machine until it is done.
 func (r *Runner) loop(ctx context.Context) error {
 	inner, cancel := context.WithCancel(r.ctx)
-	r.workers = &workers{clock: r.cfg.Clock, post: r.inbox.post, work: make(chan *Work), ctx: inner}
+	r.workers = &workers{appID: r.cfg.AppID, clock: r.cfg.Clock, post: r.inbox.post, work: make(chan *Work), ctx: inner}
 	stop := context.AfterFunc(ctx, func() { r.inbox.post(Stop{}) })
 	defer stop()
 	r.wg.Go(r.followMembership)

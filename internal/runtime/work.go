@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,6 +24,10 @@ type life struct {
 	set  *state.Set
 	kept *state.Set // given to the restore
 	box  *outbox
+
+	// place tells which record the task is in, and labels mark the goroutine that runs it.
+	place  task.Place
+	labels context.Context
 
 	lastTopic string // cache of limit and store look-ups
 	lastLimit int

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"runtime/pprof"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 // workers run tasks. Their number follows what the machine hands out: it knows how many may run.
 type workers struct {
+	appID string
 	clock clock.Clock
 	post  func(Event)
 	work  chan *Work
@@ -32,7 +34,9 @@ func (p *workers) worker(w *Work) {
 	t := p.clock.NewTimer(idleWorker)
 	defer t.Stop()
 	for {
-		p.post(Worked{Done: w.Do()})
+		var d *Done
+		p.marked(w.life, func() { d = w.Do() })
+		p.post(Worked{Done: d})
 		t.Reset(idleWorker)
 		select {
 		case w = <-p.work:
@@ -42,4 +46,11 @@ func (p *workers) worker(w *Work) {
 			return
 		}
 	}
+}
+
+// marked runs a task's work with the labels by which inside finds it.
+func (p *workers) marked(l *life, f func()) {
+	pprof.SetGoroutineLabels(l.marked(p.appID))
+	f()
+	pprof.SetGoroutineLabels(context.Background())
 }

@@ -60,6 +60,10 @@ type Config struct {
 	// MaxIdleMs is max.task.idle.ms: how long to wait for an input that is level and empty; -1 waits for none, not even
 	// for one whose records have not been fetched yet.
 	MaxIdleMs int64
+	// Place is told which record the task is in. May be nil.
+	Place *Place
+	// Slow is a record to be refused; nil if there is none.
+	Slow *Slow
 }
 
 // Task is one task. It belongs to one goroutine at a time.
@@ -85,6 +89,8 @@ type Task struct {
 	privateBytes int64
 	oversized    *metrics.Counter
 	closed       bool
+	place        *Place
+	slow         *Slow
 }
 
 // New makes a task's operators, calls Init of user-written steps, and takes up the times of the committed offsets.
@@ -96,10 +102,15 @@ func New(cfg Config) (*Task, error) {
 		enforced:  cfg.Metrics.Counter(metrics.EnforcedProcessing, cfg.ID),
 		leftOut:   cfg.Metrics.Counter(metrics.MetadataLeftOut, cfg.ID),
 
+		place: cfg.Place, slow: cfg.Slow,
+
 		privateBytes: cfg.PrivateBytes, oversized: cfg.Metrics.Counter(metrics.RecordsOversized, cfg.ID),
 	}
 	if t.steady == nil {
 		t.steady = cfg.NowMs
+	}
+	if t.place == nil {
+		t.place = new(Place)
 	}
 	t.env = &op.Env{
 		Task: cfg.ID, NowMs: cfg.NowMs, Metrics: cfg.Metrics, Handlers: cfg.Handlers, Partitions: cfg.Partitions,
@@ -432,12 +443,19 @@ func (t *Task) Process(limit int) (n int, err error) {
 }
 
 func (t *Task) take(q *queue) error {
+	offset := q.peek().Offset
+	t.place.enter(q, offset)
 	q.pop()
 	q.headReady = false
 	q.partitionTimeMs = max(q.partitionTimeMs, q.headTsMs)
 	t.env.StreamTimeMs = max(t.env.StreamTimeMs, q.headTsMs)
 	t.commitNeeded = true
 	t.processed.Inc()
+	if t.slow != nil && t.slow.Offset == offset && t.slow.TopicPartition == q.in {
+		if retry, err := q.head.Refuse(t.slow.Cause); err != nil || !retry {
+			return err
+		}
+	}
 	if err := q.head.Process(); err != nil {
 		return err
 	}
@@ -461,6 +479,7 @@ func (t *Task) Punctuate(nowMs int64) error {
 	if t.closed {
 		return ErrClosed
 	}
+	t.place.leave()
 	fired, err := t.env.FireWallTimers(nowMs)
 	if t.commitNeeded = t.commitNeeded || fired; fired {
 		t.countOversized()
