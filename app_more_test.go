@@ -251,7 +251,7 @@ func TestNewApp_errors(t *testing.T) {
 	}{
 		"nothing": {nil, []string{"application.id", "bootstrap.servers"}},
 		"a long commit interval": {[]AppOption{ApplicationID("a"), Brokers("h:1"), Guarantee(ExactlyOnceV2), CommitInterval(11 * time.Second)},
-			[]string{"transaction.timeout.ms", `"10000"`, "commit.interval.ms", "11000"}},
+			[]string{"transaction.timeout.ms", `"10000" (default)`, "commit.interval.ms", "11000"}},
 		"by property":    {[]AppOption{ApplicationID("a"), Brokers("h:1"), FromProperties(map[string]string{"processing.guarantee": "exactly_once"})}, []string{"processing.guarantee"}},
 		"misspelt":       {[]AppOption{ApplicationID("a"), Brokers("h:1"), FromProperties(map[string]string{"comit.interval.ms": "1"})}, []string{"comit.interval.ms", "commit.interval.ms"}},
 		"negative":       {[]AppOption{ApplicationID("a"), Brokers("h:1"), CommitInterval(-time.Second)}, []string{"commit.interval.ms"}},

@@ -12,10 +12,16 @@ type SettingError struct {
 	Value  string // the value; "[hidden]" where it is a secret
 	Reason string // what is allowed, or why it is not supported
 	Hint   string // what to do; may be empty
+	// Default says that the value is the default: the mistake lies in another setting, which does not go with it.
+	Default bool
 }
 
 func (e *SettingError) Error() string {
-	s := fmt.Sprintf("millrace: setting %s = %s: %s", e.Name, strconv.Quote(e.Value), e.Reason)
+	s := fmt.Sprintf("millrace: setting %s = %s", e.Name, strconv.Quote(e.Value))
+	if e.Default {
+		s += " (default)"
+	}
+	s += ": " + e.Reason
 	if e.Hint != "" {
 		s += " (" + e.Hint + ")"
 	}

@@ -107,7 +107,7 @@ func producerSettings() []Setting {
 		{Name: "transactional.id", Scope: ScopeProducer, Kind: String, Java: "null", Status: Ignored, Doc: "Id of the producer's transactions.",
 			Note: "It is generated, as Kafka Streams does: from application.id and the id of the state directory."},
 		{Name: "transaction.timeout.ms", Scope: ScopeProducer, Kind: Millis, Java: "60000",
-			Doc:  "Longest life of a transaction, under exactly_once_v2. It must not be below the commit interval.",
+			Doc:  "Longest life of a transaction, under exactly_once_v2. It must be 1000 or more above the commit interval.",
 			Note: "The default is 10000, which Kafka Streams sets too.",
 			bind: producer(millis(1), func(p *Producer) *time.Duration { return &p.TransactionTimeout })},
 		{Name: "transaction.two.phase.commit.enable", Scope: ScopeProducer, Kind: Bool, Java: "false", Status: Fixed, Values: []string{"false"},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Validate reports everything that is wrong with the settings, joined; each error is a *SettingError that names the
@@ -40,7 +41,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	c.validateNames(report)
-	c.validateTimes(report)
+	c.validateTimes(func(e *SettingError) { errs = append(errs, e) })
 	for name := range c.TopicConfigs {
 		if !knownTopicConfig(name) {
 			report("topic."+name, c.TopicConfigs[name], "is no config of a topic", "the nearest known one is topic."+nearest(name, topicConfigs()))
@@ -89,18 +90,41 @@ func topicNameFault(s string) string {
 	return ""
 }
 
-func (c *Config) validateTimes(report func(name, value, reason, hint string)) {
-	ms := millis(0).format
-	if c.HeartbeatInterval >= c.SessionTimeout {
-		report("heartbeat.interval.ms", ms(c.HeartbeatInterval), "must be below session.timeout.ms, which is "+ms(c.SessionTimeout),
-			"a third of it or less lets two heartbeats get lost")
+// commitHeadroom is how much longer than the commit interval a transaction must be allowed to last: behind the last record come the
+// acknowledgements, the offsets and the end, each a round trip to another broker.
+const commitHeadroom = time.Second
+
+func (c *Config) validateTimes(add func(*SettingError)) {
+	d := Default()
+	shown := func(v, byDefault time.Duration) string {
+		text := millis(0).format(v)
+		if v == byDefault {
+			text += " (default)"
+		}
+		return text
 	}
-	if t := c.Producer.TransactionTimeout; c.Guarantee == ExactlyOnceV2 && t < c.CommitEvery() {
-		report("transaction.timeout.ms", ms(t), "must not be below commit.interval.ms, which is "+ms(c.CommitEvery()),
-			"a transaction lasts for up to a commit interval; raise the one or lower the other")
+	if c.HeartbeatInterval >= c.SessionTimeout {
+		add(&SettingError{
+			Name: "heartbeat.interval.ms", Value: millis(0).format(c.HeartbeatInterval), Default: c.HeartbeatInterval == d.HeartbeatInterval,
+			Reason: "must be below session.timeout.ms, which is " + shown(c.SessionTimeout, d.SessionTimeout),
+			Hint:   "a third of it or less lets two heartbeats get lost",
+		})
+	}
+	if t := c.Producer.TransactionTimeout; c.Guarantee == ExactlyOnceV2 && t < c.CommitEvery()+commitHeadroom {
+		every := d
+		every.Guarantee = c.Guarantee
+		commit := shown(c.CommitEvery(), -1)
+		if c.CommitInterval == Unset {
+			commit = shown(c.CommitEvery(), every.CommitEvery())
+		}
+		add(&SettingError{
+			Name: "transaction.timeout.ms", Value: millis(0).format(t), Default: t == d.Producer.TransactionTimeout,
+			Reason: fmt.Sprintf("must be at least %s above commit.interval.ms, which is %s", millis(0).format(commitHeadroom), commit),
+			Hint:   "a transaction lasts for up to a commit interval and the round trips of its commit; one that times out is aborted, and its records are processed again. Raise the one or lower the other",
+		})
 	}
 	if r := c.Main.AutoOffsetReset; r.Kind == ResetDuration && r.Back < 0 {
-		report("auto.offset.reset", r.String(), "must not look into the future", "")
+		add(&SettingError{Name: "auto.offset.reset", Value: r.String(), Reason: "must not look into the future"})
 	}
 }
 

@@ -71,10 +71,16 @@ func TestValidate_reports(t *testing.T) {
 		{"an id of a dot", func(c *Config) { c.ApplicationID = "." }, []string{"application.id", `".."`}},
 		{"a server without a port", func(c *Config) { c.BootstrapServers = []string{"a:1", "b"} }, []string{"bootstrap.servers", `"b" has no port`}},
 		{"a transaction that ends before its commit", func(c *Config) { c.Guarantee, c.Producer.TransactionTimeout = ExactlyOnceV2, 99*time.Millisecond },
-			[]string{"transaction.timeout.ms", `"99"`, "commit.interval.ms, which is 100"}},
+			[]string{`setting transaction.timeout.ms = "99": must be at least 1000 above commit.interval.ms, which is 100 (default)`}},
+		{"a transaction that ends with its commit", func(c *Config) { c.Guarantee, c.CommitInterval = ExactlyOnceV2, 10*time.Second },
+			[]string{`setting transaction.timeout.ms = "10000" (default): must be at least 1000 above commit.interval.ms, which is 10000 (`, "round trips"}},
+		{"a transaction that is hardly longer than its commit interval", func(c *Config) {
+			c.Guarantee, c.CommitInterval, c.Producer.TransactionTimeout = ExactlyOnceV2, 5*time.Second, 5999*time.Millisecond
+		}, []string{`setting transaction.timeout.ms = "5999": must be at least 1000 above commit.interval.ms, which is 5000 (`}},
 		{"a guarantee that is none", func(c *Config) { c.Guarantee = 9 }, []string{"processing.guarantee", `"unknown"`, "must be at_least_once or exactly_once_v2"}},
 		{"a negative interval", func(c *Config) { c.CommitInterval = -time.Second }, []string{"commit.interval.ms", `"-1000"`, "0 or more"}},
-		{"no session", func(c *Config) { c.SessionTimeout = 500 * time.Millisecond }, []string{"heartbeat.interval.ms", "below session.timeout.ms, which is 500"}},
+		{"no session", func(c *Config) { c.SessionTimeout = 500 * time.Millisecond }, []string{"heartbeat.interval.ms", `"500" (default): must be below session.timeout.ms, which is 500 (`}},
+		{"a slow heartbeat", func(c *Config) { c.HeartbeatInterval = time.Hour }, []string{`"3600000": must be below session.timeout.ms, which is 45000 (default)`}},
 		{"too little memory", func(c *Config) { c.MemoryLimit = 1 }, []string{"millrace.memory.limit.bytes", "67108864"}},
 		{"no replica", func(c *Config) { c.ReplicationFactor = 0 }, []string{"replication.factor"}},
 		{"a bad dead-letter topic", func(c *Config) { c.DeadLetterTopic = "a b" }, []string{"errors.dead.letter.queue.topic.name"}},
