@@ -8,8 +8,8 @@ import "context"
 // Its calls are made by one goroutine at a time, in the order Prove, then for each transaction Begin, any number of Produce,
 // CommitOffsets at most once at a time, End. Between End and the next Begin nothing may be produced.
 type Transactions interface {
-	// Producer writes the records of the transaction that is open; outside of one a record is answered with
-	// INVALID_TXN_STATE. A record that fails dooms the transaction: it can only be aborted. A record that is given up with
+	// Producer writes the records of the transaction that is open; outside of one, and behind its offsets if those came
+	// first, a record is answered with INVALID_TXN_STATE. A record that fails dooms the transaction: it can only be aborted. A record that is given up with
 	// its transaction, by an abort or by Prove, is answered with ErrAborted.
 	//
 	// Close ends no transaction: an open one stays until the id is proved again or the transaction's time is over.
@@ -25,8 +25,8 @@ type Transactions interface {
 	// Begin opens a transaction. It asks no broker.
 	Begin() error
 
-	// CommitOffsets makes offsets part of the transaction, under exactly the identity given. At least one record must have
-	// been acknowledged in it: the client would not end it otherwise. It waits out CONCURRENT_TRANSACTIONS within the
+	// CommitOffsets makes offsets part of the transaction, under exactly the identity given. If records were produced in it, at
+	// least one must have been acknowledged; if none were, none can be any more. It waits out CONCURRENT_TRANSACTIONS within the
 	// context and retries no other refusal. Each refused partition is in the error, see CommitError; other errors have a
 	// course too (CourseOf). It may be called again with the same offsets under another identity.
 	CommitOffsets(ctx context.Context, group string, id Identity, offsets map[TopicPartition]OffsetMeta) error

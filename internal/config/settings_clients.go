@@ -105,7 +105,7 @@ func producerSettings() []Setting {
 		{Name: "retries", Scope: ScopeProducer | ScopeAdmin, Kind: Int, Java: "2147483647", Status: Ignored, Doc: "Number of retries.",
 			Note: "Retries are bounded by time: delivery.timeout.ms, and default.api.timeout.ms of the admin client."},
 		{Name: "transactional.id", Scope: ScopeProducer, Kind: String, Java: "null", Status: Ignored, Doc: "Id of the producer's transactions.",
-			Note: "It is generated, as Kafka Streams does: from application.id and the id of the state directory."},
+			Note: "It is generated, as Kafka Streams does: from application.id and the id of the state directory. Offsets of a commit without results go under a second one, with -offsets at its end."},
 		{Name: "transaction.timeout.ms", Scope: ScopeProducer, Kind: Millis, Java: "60000",
 			Doc:  "Longest life of a transaction, under exactly_once_v2. It must be 1000 or more above the commit interval.",
 			Note: "The default is 10000, which Kafka Streams sets too.",

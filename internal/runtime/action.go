@@ -29,14 +29,14 @@ type (
 	CancelRestore struct{ life *life }
 	// Run runs work of a task; answered by Worked.
 	Run struct{ Work *Work }
-	// Commit commits offsets under an identity; answered by CommitAnswered with Sent true.
+	// Commit commits offsets under an identity, outside of a transaction; answered by CommitAnswered with Sent true.
 	Commit struct {
 		Round    uint64
 		Identity broker.Identity
 		Offsets  map[broker.TopicPartition]broker.OffsetMeta
 	}
-	// Send produces records, in a transaction that is begun first if Begin is set. Each one is answered to its outbox; if the
-	// transaction cannot be begun, Sent comes with the error.
+	// Send produces records, in a transaction that is begun first if Begin is set; a transaction of offsets alone is begun without
+	// any. Each one is answered to its outbox; if the transaction cannot be begun, Sent comes with the error.
 	Send struct {
 		Round   uint64
 		Begin   bool

@@ -24,6 +24,8 @@ type Broken struct {
 	SendAhead bool
 	// UnknownIsCommitted takes the end of a transaction that got no answer for a commit.
 	UnknownIsCommitted bool
+	// PlainCommits commits offsets without results by themselves under exactly-once, and once more if there is no answer.
+	PlainCommits bool
 	// Unacknowledged commits before all records have their acknowledgement.
 	Unacknowledged bool
 	// ForgetTimes begins without the times of the committed offsets.

@@ -29,7 +29,7 @@ type (
 		Result restore.Result
 		Err    error
 	}
-	// CommitAnswered is the answer to Commit.
+	// CommitAnswered is the answer to Commit and to CommitInTransaction.
 	CommitAnswered struct {
 		Round uint64
 		Sent  bool // false where the machine found by itself that it may not commit now

@@ -21,7 +21,7 @@ type commitRound struct {
 	// Of a transaction.
 	stage   txnStage
 	claimed []*sent // to be sent
-	began   bool    // something was sent
+	began   bool    // it was begun
 	shut    bool    // it takes no more units
 	beganMs int64
 
@@ -230,10 +230,10 @@ func (m *Machine) retryCommit(c *commitRound, e CommitAnswered, course broker.Co
 		if c.began {
 			return false // no call of this transaction would be taken any more: its id has to be proved first
 		}
+		// A plain offset commit of the same member may be sent twice: it says the same. (A lost answer leaves open whether it took
+		// effect; the answer to the second settles that. Should the first arrive late, records are processed again.)
 		fallthrough
 	case broker.CourseRetry:
-		// A plain offset commit of the same member may be sent twice: it says the same. (A lost answer leaves open whether
-		// it took effect; the answer to the second settles that.)
 		c.after = -1
 	case broker.CourseAwaitRebalance:
 		if e.Sent {

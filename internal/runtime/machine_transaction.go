@@ -16,7 +16,7 @@ type txnStage uint8
 
 const (
 	stageOpen   txnStage = iota // it takes units and sends their records
-	stageCommit                 // the offsets are on their way, in the transaction or by themselves
+	stageCommit                 // the offsets are on their way into it
 	stageEnding                 // it is being committed; nobody can hold that up
 	stageAborting
 	stageAborted // it waits until every record of it has an answer
@@ -128,11 +128,16 @@ func (m *Machine) sendClaimed(c *commitRound) {
 	if len(c.claimed) == 0 {
 		return
 	}
-	m.do(Send{Round: c.id, Begin: !c.began, Records: c.claimed})
+	m.send(c, c.claimed)
+	c.claimed = nil
+}
+
+// send sends records in the transaction of a round, and begins it with the first of them, or without any.
+func (m *Machine) send(c *commitRound, records []*sent) {
+	m.do(Send{Round: c.id, Begin: !c.began, Records: records})
 	if !c.began {
 		c.began, c.beganMs = true, m.nowMs
 	}
-	c.claimed = nil
 }
 
 // mayShut tells whether the open transaction is to be committed now: somebody wants it, everything that was sent has an
@@ -149,8 +154,8 @@ func (m *Machine) mayShut(c *commitRound) bool {
 	return m.nowMs-m.eos.wantedMs >= heldUpMs || !slices.ContainsFunc(m.slots, soon)
 }
 
-// sendTransactionOffsets commits the offsets of the round: in the transaction, or by themselves if nothing was sent in it. A
-// commit by itself is a link of the same chain: nothing else leaves before its answer.
+// sendTransactionOffsets makes the offsets of the round part of its transaction. A round in which nothing was sent has one too:
+// nothing would keep a plain commit that gets no answer from arriving late, behind the offsets of a later transaction.
 func (m *Machine) sendTransactionOffsets() {
 	c := m.commit
 	if !m.identify(c) {
@@ -158,9 +163,12 @@ func (m *Machine) sendTransactionOffsets() {
 		return
 	}
 	offsets := maps.Clone(c.offsets)
-	if !c.began {
+	if !c.began && m.set.Broken.PlainCommits {
 		m.do(Commit{Round: c.id, Identity: c.identity, Offsets: offsets})
 		return
+	}
+	if !c.began {
+		m.send(c, nil)
 	}
 	m.do(CommitInTransaction{Round: c.id, Identity: c.identity, Offsets: offsets})
 }
@@ -174,13 +182,13 @@ func (m *Machine) transactionOffsetsAnswered(e CommitAnswered) {
 	if !e.Sent {
 		course = m.notSent(c)
 	}
-	if course == broker.CourseNone {
-		if c.began {
-			c.stage = stageEnding
-			m.do(EndTransaction{Round: c.id, Commit: true})
-			return
-		}
+	if course == broker.CourseNone && !c.began { // see Broken.PlainCommits
 		m.roundCommitted(c)
+		return
+	}
+	if course == broker.CourseNone {
+		c.stage = stageEnding
+		m.do(EndTransaction{Round: c.id, Commit: true})
 		return
 	}
 	m.log.Debug("commit refused", "course", course.String(), "error", e.Err)

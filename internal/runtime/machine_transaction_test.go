@@ -11,10 +11,8 @@ import (
 
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/broker/brokertest"
-	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/topology"
 	"github.com/millrace-io/millrace/processor"
-	"github.com/millrace-io/millrace/serde"
 )
 
 // exactly runs two tasks exactly once, with nothing to do.
@@ -54,14 +52,9 @@ func TestTransaction_unitsOfAllTasksGoInOne(t *testing.T) {
 	}
 }
 
-// A commit without a result needs no transaction.
-func TestTransaction_noOutputIsAPlainCommit(t *testing.T) {
-	drop := build(t, func(b *topology.Builder) {
-		b.AddSource(topology.Source{Name: "source", Topics: []string{"in"}, Op: op.NewSource(op.SourceSpec[string, string]{Key: serde.String, Value: serde.String})})
-		b.AddProcessor(topology.Processor{Name: "drop", Parents: []string{"source"}, Op: op.NewFilter(func(_, v string) (bool, error) { return v != "no", nil })})
-		b.AddSink(topology.Sink{Name: "sink", Topic: "out", Parents: []string{"drop"}, Op: op.NewSink(op.SinkSpec[string, string]{Topic: "out", Key: serde.String, Value: serde.String})})
-	})
-	s := exactly(t, drop)
+// A commit without a result is a transaction like any other.
+func TestTransaction_withoutOutput(t *testing.T) {
+	s := exactly(t, dropTopology(t))
 	s.cluster.Append(tp("in", 0), kv("a", "no"))
 	s.settle()
 	s.advance(100 * time.Millisecond)
@@ -71,8 +64,67 @@ func TestTransaction_noOutputIsAPlainCommit(t *testing.T) {
 	s.settle()
 	s.advance(100 * time.Millisecond)
 	s.wantCommitted(2, 1)
-	if got, want := s.calls(), "prove, commit offsets, txn offsets, end txn"; got != want {
+	if got, want := s.calls(), "prove, txn offsets, end txn, txn offsets, end txn"; got != want {
 		t.Errorf("requests: %s; want %s", got, want)
+	}
+}
+
+// Offsets of a commit without a result that get no answer and arrive late, behind those of a later transaction, do not set the
+// committed offsets back: a restart would do again what has its results.
+func TestTransaction_lateOffsetsWithoutOutput(t *testing.T) {
+	for _, when := range []string{"before the next commit", "behind the next commit", "while the next one is open"} {
+		t.Run(when, func(t *testing.T) {
+			s := exactly(t, dropTopology(t))
+			late := s.cluster.Inject(brokertest.Fault{Op: brokertest.OpTxnOffsets, Err: broker.ErrNoAnswer, Late: true})
+			s.cluster.Append(tp("in", 0), kv("a", "no"))
+			s.settle()
+			s.advance(100 * time.Millisecond)
+			if late.Hits() != 1 || s.cluster.Late() != 1 {
+				t.Fatalf("%d hits, %d late", late.Hits(), s.cluster.Late())
+			}
+			arrive := func(at string) {
+				if at == when {
+					s.cluster.ApplyLate(0)
+				}
+			}
+			for range 20 {
+				s.advance(100 * time.Millisecond)
+			}
+			s.wantCommitted(1)
+			arrive("before the next commit")
+			s.cluster.Append(tp("in", 0), kv("b", "yes"))
+			s.settle()
+			s.auto = when != "while the next one is open"
+			s.advance(100 * time.Millisecond)
+			for !s.auto {
+				for len(s.works) > 0 {
+					s.work(0)
+				}
+				s.prod.Deliver()
+				s.settle()
+				if end, ok := s.orders[0].(EndTransaction); ok && end.Commit {
+					arrive(when)
+					s.auto = true
+				}
+				s.order()
+			}
+			s.settle()
+			s.advance(100 * time.Millisecond)
+			s.wantCommitted(2)
+			arrive("behind the next commit")
+			if s.cluster.Late() != 0 {
+				t.Fatal("it has not arrived")
+			}
+			s.assign()
+			s.settle()
+			s.assign(t0, t1)
+			s.settle()
+			for range 20 {
+				s.advance(100 * time.Millisecond)
+			}
+			s.wantCommitted(2)
+			wantOutputs(t, s.cluster, "b=yes")
+		})
 	}
 }
 

@@ -104,7 +104,7 @@ type Oracle interface {
 
 // Workloads are all of them.
 func Workloads() []Workload {
-	return []Workload{Totals(), Relay(), Windows(), Closed(), Enriched()}
+	return []Workload{Totals(), Relay(), Windows(), Closed(), Enriched(), Sifted()}
 }
 
 // FindWorkload finds one by its name.

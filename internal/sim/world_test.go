@@ -67,6 +67,7 @@ type world struct {
 	inside      int              // how deep in records of slow functions
 	dead        []func()         // what is left of killed instances, to be closed when nobody is in it
 	calm        bool             // nothing goes wrong any more
+	setBack     bool             // a plain commit has arrived late: what is committed may be less than what is done
 	trace       []string
 	faults      []string
 	failure     error
@@ -349,7 +350,12 @@ func (w *world) settle() {
 		f.Remove()
 	}
 	for w.cluster.Late() > 0 {
-		w.note("late: %v", callText(w.cluster.ApplyLate(0)))
+		w.note("late: %v", callText(w.applyLate(0)))
+	}
+	if w.setBack { // who runs does not read the offsets again
+		for _, p := range w.places {
+			p.kill()
+		}
 	}
 	for _, p := range w.places {
 		p.disk.full = false

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/millrace-io/millrace"
@@ -237,6 +238,58 @@ func TestTransactions_stateIsKept(t *testing.T) {
 		equal(t, "the last count", fmt.Sprint(highest(t, kafkatest.ReadStable(t, b, topics.Out))["key-7"]), fmt.Sprint(rounds))
 		if n := len(kafkatest.ReadStable(t, b, topics.Out)); n != rounds*keys {
 			t.Errorf("%d results, want %d", n, rounds*keys)
+		}
+	})
+}
+
+// An application that writes nothing commits what it has read all the same, in transactions that are ended, and goes on from there.
+func TestTransactions_nothingIsWritten(t *testing.T) {
+	t.Parallel()
+	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
+		app, in := b.Name("silent"), kafkatest.CreateTopic(t, b, "in", 2)
+		admin := kadm.NewClient(kafkatest.NewClient(t, b))
+		var seen atomic.Int64
+		begin := func() *running {
+			bld := millrace.NewBuilder()
+			millrace.From(bld, texts(in)).ForEach(func(string, string) { seen.Add(1) })
+			return start(t, b, app, buildTopology(t, bld), millrace.Guarantee(millrace.ExactlyOnceV2))
+		}
+		const rounds, each = 5, 20
+		loaded := 0
+		load := func(round int) {
+			var rs []*kgo.Record
+			for i := range each {
+				rs = append(rs, at(fmt.Sprint("key-", i), fmt.Sprint(round), int64(i)))
+			}
+			kafkatest.Load(t, b, in, rs...)
+			loaded += each
+		}
+		for range 2 { // lives
+			r := begin()
+			for round := range rounds {
+				load(round)
+				awaitCommitted(t, b, app, in, int64(loaded))
+			}
+			r.stop()
+		}
+		if n := seen.Load(); n != int64(loaded) {
+			t.Errorf("%d records were seen, %d were there: a restart has not gone on from the committed offsets", n, loaded)
+		}
+		listed, err := admin.ListTransactions(t.Context(), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		committed := 0
+		for _, x := range listed.Sorted() {
+			if strings.HasPrefix(x.TxnID, app) && strings.HasSuffix(x.TxnID, "-offsets") && x.State == "CompleteCommit" {
+				committed++
+			}
+		}
+		if b.Real() && committed == 0 { // the embedded broker does not tell of what has ended
+			t.Errorf("no transaction was committed: %v", listed)
+		}
+		if open, err := kafkatest.OpenTransactions(t.Context(), admin, app); err != nil || len(open) > 0 {
+			t.Errorf("open transactions: %v, %v", open, err)
 		}
 	})
 }

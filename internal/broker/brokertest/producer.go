@@ -73,6 +73,8 @@ func (p *Producer) Produce(r broker.ProduceRecord, done func(offset int64, err e
 	x := &pending{rec: r, done: done, bytes: size(r), offset: -1}
 	if err := p.notNow(); err != nil {
 		x.fail(err)
+	} else if p.txn != nil {
+		p.txn.asked = true
 	}
 	p.bytes += x.bytes
 	p.queue = append(p.queue, x)
@@ -83,8 +85,8 @@ func (p *Producer) notNow() error {
 	if p.closed {
 		return broker.ErrClosed
 	}
-	if p.txn != nil && p.txn.state != txnOpen {
-		return fmt.Errorf("%w: no transaction is open", broker.CodeInvalidTxnState)
+	if p.txn != nil && (p.txn.state != txnOpen || p.txn.bare) {
+		return fmt.Errorf("%w: no transaction is open that takes records", broker.CodeInvalidTxnState)
 	}
 	return nil
 }

@@ -24,7 +24,9 @@ type Transactions struct {
 	state  txnState
 	lost   bool  // an answer said or left open that it cannot go on: Prove comes next
 	failed error // of the first record of the transaction that failed
-	acked  bool  // a record of the transaction was acknowledged
+	asked  bool  // a record was produced in the transaction
+	acked  bool  // one was acknowledged
+	bare   bool  // it has offsets and no records, which cannot come any more
 }
 
 type txnState uint8
@@ -127,24 +129,29 @@ func (t *Transactions) Begin() error {
 		if t.state != txnReady {
 			return t.errorf("begin", fmt.Errorf("%w: it is not proved, or a transaction is open", broker.CodeInvalidTxnState))
 		}
-		t.state, t.failed, t.acked = txnOpen, nil, false
+		t.state, t.failed, t.asked, t.acked, t.bare = txnOpen, nil, false, false, false
 		return nil
 	})
 	return t.note(err)
 }
 
-// CommitOffsets implements broker.Transactions.
+// CommitOffsets implements broker.Transactions. Over markers that are held it fails with CONCURRENT_TRANSACTIONS, or waits in a
+// Blocking cluster.
 func (t *Transactions) CommitOffsets(ctx context.Context, group string, id broker.Identity, offsets map[broker.TopicPartition]broker.OffsetMeta) error {
 	t.c.mu.Lock()
 	defer t.c.mu.Unlock()
 	if err := t.usable("commit offsets"); err != nil {
 		return err
 	}
-	if !t.acked {
+	if t.asked && !t.acked {
 		return t.errorf("commit offsets", errors.New("no record was acknowledged in the transaction"))
 	}
+	t.bare = !t.asked
 	g, x, epoch := t.c.group(group), t.coordinator(), t.epoch
 	return t.note(t.c.do(ctx, Call{Op: OpTxnOffsets, Txn: t.id, Group: group, Identity: id, Offsets: maps.Clone(offsets)}, func() error {
+		if x.epoch == epoch && !t.c.await(ctx, func() bool { return !x.ended }) {
+			return t.errorf("commit offsets", broker.CodeConcurrentTransactions)
+		}
 		if x.epoch != epoch {
 			fenced := make(map[broker.TopicPartition]broker.Code, len(offsets))
 			for tp := range offsets {

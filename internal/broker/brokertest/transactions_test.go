@@ -338,6 +338,58 @@ func TestTransactions_aFailedRecordDoomsIt(t *testing.T) {
 	wantValues(t, c.Records(txnOut), "c")
 }
 
+func TestTransactions_offsetsAlone(t *testing.T) {
+	c, g, m, x := txnSetup(t)
+	begin := func() {
+		t.Helper()
+		if err := x.Begin(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := func(commit bool) {
+		t.Helper()
+		if err := x.End(t.Context(), commit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantOffset := func(what string, want int64) {
+		t.Helper()
+		if o := g.Committed(txnIn).Offset; o != want {
+			t.Errorf("%s: %d is committed, want %d", what, o, want)
+		}
+	}
+	c.HoldMarkers("x")
+	c.Inject(brokertest.Fault{Op: brokertest.OpTxnOffsets, Applied: true, Late: true}) // it comes twice
+	begin()
+	if err := sendOffset(t, x, m, 1); err != nil || !c.OpenTxn("x") {
+		t.Fatal(err)
+	}
+	var got error
+	x.Produce(broker.ProduceRecord{Topic: "out"}, func(_ int64, err error) { got = err })
+	x.Deliver()
+	wantCourse(t, "record behind offsets", got, broker.CourseRebuild, broker.CodeInvalidTxnState)
+	end(false)
+	c.WriteMarkers("x")
+	wantOffset("aborted", -1)
+	c.HoldMarkers("x")
+	begin()
+	if err := sendOffset(t, x, m, 2); err != nil {
+		t.Fatal(err)
+	}
+	end(true)
+	wantOffset("over markers", -1)
+	begin()
+	wantCourse(t, "offsets over markers", sendOffset(t, x, m, 3), broker.CourseRetry, broker.CodeConcurrentTransactions)
+	c.WriteMarkers("x")
+	wantOffset("committed", 2)
+	if err := sendOffset(t, x, m, 3); err != nil {
+		t.Fatal(err)
+	}
+	wantCourse(t, "the late copy", c.ApplyLate(0).Err, broker.CourseRebuild)
+	end(true)
+	wantOffset("behind a late copy", 3)
+}
+
 func TestTransactions_misuseIsRefused(t *testing.T) {
 	c, _, m, x := txnSetup(t)
 	y := c.Transactions("y")
@@ -350,10 +402,10 @@ func TestTransactions_misuseIsRefused(t *testing.T) {
 	if err := x.Begin(); err != nil {
 		t.Fatal(err)
 	}
-	if sendOffset(t, x, m, 1) == nil {
-		t.Error("offsets of a transaction without a record were taken")
-	}
 	x.Produce(broker.ProduceRecord{Topic: "out"}, func(_ int64, err error) { got = err })
+	if sendOffset(t, x, m, 1) == nil {
+		t.Error("offsets were taken of a transaction with a record that nobody has acknowledged")
+	}
 	x.Close()
 	if !errors.Is(got, broker.ErrClosed) || x.BufferedBytes() != 0 {
 		t.Errorf("after Close: %v", got)

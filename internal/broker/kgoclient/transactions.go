@@ -32,6 +32,7 @@ type Transactions struct {
 
 	tally tally         // of the records of the open transaction
 	state atomic.Uint32 // a txnState; Produce looks at it on any goroutine
+	only  offsetsOnly
 
 	// Of the goroutine that makes the calls.
 	meta  *metadata
@@ -48,6 +49,7 @@ const (
 	txnUnproven txnState = iota
 	txnReady             // proved, none open
 	txnOpen
+	txnOffsets // open, with offsets and without records, which cannot come any more
 )
 
 type producerID struct {
@@ -58,6 +60,7 @@ type producerID struct {
 // tally counts answers. They come on the goroutines of the client.
 type tally struct {
 	waiting atomic.Int64
+	asked   atomic.Bool           // a record was given to the client
 	acked   atomic.Bool           // one at least
 	failed  atomic.Pointer[error] // the first error
 }
@@ -98,7 +101,7 @@ func NewTransactions(cfg Config, id string, timeout time.Duration) (*Transaction
 	}
 	cfg = cfg.withDefaults()
 	cfg.Produce.DeliveryTimeout = min(cfg.Produce.DeliveryTimeout, timeout/4*3)
-	t := &Transactions{cfg: cfg, id: id, timeout: timeout}
+	t := &Transactions{cfg: cfg, id: id, timeout: timeout, only: offsetsOnly{id: offsetsID(id), timeout: timeout}}
 	return t, t.open()
 }
 
@@ -192,8 +195,10 @@ func (t *Transactions) prove(ctx context.Context, p *Producer) error {
 			t.add = false
 		}
 	}
-	t.pid, err = t.current(ctx, p)
-	return err
+	if t.pid, err = t.current(ctx, p); err != nil {
+		return err
+	}
+	return t.only.prove(ctx, p.c)
 }
 
 // current is the client's producer id and epoch, which it asks for if it has none.
@@ -210,12 +215,13 @@ func (t *Transactions) Begin() error {
 	switch {
 	case t.isClosed():
 		return broker.ErrClosed
-	case t.at() == txnOpen:
+	case t.at() == txnOpen, t.at() == txnOffsets:
 		return t.fail("begin", fmt.Errorf("%w: a transaction is open", broker.CodeInvalidTxnState))
 	case t.at() != txnReady || t.lost:
 		return t.fail("begin", fmt.Errorf("%w: Prove must come first", broker.CodeInvalidTxnState))
 	}
 	p := t.p.Load()
+	t.tally.asked.Store(false)
 	t.tally.acked.Store(false)
 	t.tally.failed.Store(nil)
 	if err := p.c.BeginTransaction(); err != nil {
@@ -229,7 +235,7 @@ func (t *Transactions) Begin() error {
 // Produce implements broker.Producer. Outside of a transaction it answers with INVALID_TXN_STATE at once.
 func (t *Transactions) Produce(r broker.ProduceRecord, done func(offset int64, err error)) {
 	if t.at() != txnOpen {
-		err := fmt.Errorf("%w: no transaction is open", broker.CodeInvalidTxnState)
+		err := fmt.Errorf("%w: no transaction is open that takes records", broker.CodeInvalidTxnState)
 		if t.isClosed() {
 			err = broker.ErrClosed
 		}
@@ -237,6 +243,9 @@ func (t *Transactions) Produce(r broker.ProduceRecord, done func(offset int64, e
 		return
 	}
 	t.tally.waiting.Add(1)
+	if !t.tally.asked.Load() {
+		t.tally.asked.Store(true)
+	}
 	t.p.Load().Produce(r, done)
 }
 
@@ -259,6 +268,7 @@ func (t *Transactions) Close() {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
+	t.only.close()
 	t.p.Load().Close()
 }
 
@@ -274,9 +284,9 @@ func (t *Transactions) CommitOffsets(ctx context.Context, group string, id broke
 	if err := t.usable(what); err != nil {
 		return err
 	}
-	if !t.tally.acked.Load() {
+	if t.tally.asked.Load() && !t.tally.acked.Load() {
 		// franz-go would not send the end of such a transaction, and the offsets would go into the next one.
-		return t.fail(what, errors.New("no record was acknowledged in the transaction"))
+		return t.fail(what, errNoAcknowledged)
 	}
 	if len(offsets) == 0 {
 		return nil
@@ -284,7 +294,11 @@ func (t *Transactions) CommitOffsets(ctx context.Context, group string, id broke
 	p := t.p.Load()
 	err := t.same(ctx, p)
 	for err == nil {
-		err = t.sendOffsets(ctx, p, group, id, offsets)
+		if t.tally.asked.Load() {
+			err = t.sendOffsets(ctx, p.c, t.id, t.pid, group, id, offsets)
+		} else {
+			err = t.commitOffsetsOnly(ctx, p, group, id, offsets)
+		}
 		if !errors.Is(err, broker.CodeConcurrentTransactions) || broker.CourseOf(err) != broker.CourseRetry || !pause(ctx, concurrentPause) {
 			break
 		}
@@ -303,12 +317,12 @@ func (t *Transactions) CommitOffsets(ctx context.Context, group string, id broke
 	return err
 }
 
-// sendOffsets sends the offsets once.
-func (t *Transactions) sendOffsets(ctx context.Context, p *Producer, group string, id broker.Identity, offsets map[broker.TopicPartition]broker.OffsetMeta) error {
+// sendOffsets sends the offsets once, in the transaction of a transactional id.
+func (t *Transactions) sendOffsets(ctx context.Context, cl *conn, txn string, pid producerID, group string, id broker.Identity, offsets map[broker.TopicPartition]broker.OffsetMeta) error {
 	if t.add {
 		req := kmsg.NewPtrAddOffsetsToTxnRequest()
-		req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Group = t.id, t.pid.id, t.pid.epoch, group
-		resp, err := req.RequestWith(ctx, p.c.Client)
+		req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Group = txn, pid.id, pid.epoch, group
+		resp, err := req.RequestWith(ctx, cl.Client)
 		if err != nil {
 			return err
 		}
@@ -324,7 +338,7 @@ func (t *Transactions) sendOffsets(ctx context.Context, p *Producer, group strin
 		return c.err()
 	}
 	req := kmsg.NewPtrTxnOffsetCommitRequest()
-	req.TransactionalID, req.ProducerID, req.ProducerEpoch = t.id, t.pid.id, t.pid.epoch
+	req.TransactionalID, req.ProducerID, req.ProducerEpoch = txn, pid.id, pid.epoch
 	req.Group, req.MemberID, req.InstanceID, req.Generation = group, id.MemberID, c.instance(), id.Generation
 	for _, ct := range c.topics {
 		rt := kmsg.NewTxnOffsetCommitRequestTopic()
@@ -337,7 +351,7 @@ func (t *Transactions) sendOffsets(ctx context.Context, p *Producer, group strin
 		}
 		req.Topics = append(req.Topics, rt)
 	}
-	resp, err := req.RequestWith(ctx, p.c.Client)
+	resp, err := req.RequestWith(ctx, cl.Client)
 	if err != nil {
 		return err
 	}
@@ -363,6 +377,9 @@ func (t *Transactions) same(ctx context.Context, p *Producer) error {
 // End implements broker.Transactions. If the context ends while an abort waits for answers that are on their way, the
 // client is closed.
 func (t *Transactions) End(ctx context.Context, commit bool) error {
+	if t.at() == txnOffsets && !t.isClosed() {
+		return t.endOffsetsOnly(ctx, t.p.Load(), commit)
+	}
 	if commit {
 		return t.commit(ctx)
 	}
@@ -471,7 +488,7 @@ func (t *Transactions) opened(what string) error {
 	if t.isClosed() {
 		return broker.ErrClosed
 	}
-	if t.at() != txnOpen {
+	if at := t.at(); at != txnOpen && at != txnOffsets {
 		return t.fail(what, fmt.Errorf("%w: no transaction is open", broker.CodeInvalidTxnState))
 	}
 	return nil

@@ -1,7 +1,9 @@
 package kgoclient
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -140,6 +142,36 @@ func (p *place) begun(t *testing.T, x broker.Transactions, v string) {
 	if err := p.produce(t, x, v); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// begun opens a transaction.
+func begun(t *testing.T, x broker.Transactions) {
+	t.Helper()
+	if err := x.Begin(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// begunBare is a transaction with an offset and without records.
+func (p *place) begunBare(t *testing.T, x broker.Transactions, id broker.Identity, n int64) {
+	t.Helper()
+	begun(t, x)
+	p.sentOffsets(t, x, id, n)
+}
+
+// valuesTo are the multiples of three up to n, as the values of records.
+func valuesTo(n int64) (all []string) {
+	for i := int64(3); i <= n; i += 3 {
+		all = append(all, fmt.Sprint(i))
+	}
+	return all
+}
+
+// shortCtx is for what is expected not to be answered.
+func shortCtx(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 func proved(t *testing.T, x broker.Transactions) {
@@ -369,6 +401,72 @@ var contract = map[string]func(*testing.T, place){
 		ended(t, x, true)
 		p.shows(t, -1, "f")
 	},
+	"offsets without records": func(t *testing.T, p place) {
+		old := p.rebalance(t)
+		x := p.open(t, p.txn)
+		proved(t, x)
+		for n := int64(1); n <= 6; n += 3 { // in turn with records
+			p.begunBare(t, x, old, n)
+			if _, err := p.admin.CommittedOffsets(shortCtx(t), p.group, tp(p.in, 0)); err == nil {
+				t.Error("offsets are told while a transaction holds others")
+			}
+			ended(t, x, true)
+			p.shows(t, n, valuesTo(n-1)...)
+			p.begunBare(t, x, old, n+1)
+			ended(t, x, false)
+			p.shows(t, n, valuesTo(n-1)...)
+			p.begun(t, x, fmt.Sprint(n+2))
+			p.sentOffsets(t, x, old, n+2)
+			ended(t, x, true)
+			p.shows(t, n+2, valuesTo(n+2)...)
+		}
+		now := p.rebalance(t)
+		begun(t, x)
+		wantCourse(t, "old generation", p.sendOffsets(t, x, old, 7), broker.CourseAwaitRebalance, broker.CodeIllegalGeneration)
+		p.sentOffsets(t, x, now, 8)
+		ended(t, x, true)
+		begun(t, x)
+		wantCourse(t, "old generation", p.sendOffsets(t, x, old, 9), broker.CourseAwaitRebalance, broker.CodeIllegalGeneration)
+		ended(t, x, false)
+		p.shows(t, 8, valuesTo(6)...)
+		p.begunBare(t, x, now, 10)
+		ended(t, x, true)
+		p.shows(t, 10, valuesTo(6)...)
+	},
+	"the later of two fences one without records": func(t *testing.T, p place) {
+		id := p.rebalance(t)
+		x, y := p.open(t, p.txn), p.open(t, p.txn)
+		proved(t, x)
+		p.begunBare(t, x, id, 1)
+		proved(t, y)
+		p.shows(t, -1)
+		wantCourse(t, "offsets", p.sendOffsets(t, x, id, 1), broker.CourseRebuild)
+		wantCourse(t, "commit", x.End(testCtx(t), true), broker.CourseRebuild)
+		wantCourse(t, "begin", x.Begin(), broker.CourseRebuild)
+		p.begunBare(t, y, id, 2)
+		ended(t, y, true)
+		proved(t, x)
+		wantCourse(t, "begin", func() error { begun(t, y); return p.sendOffsets(t, y, id, 3) }(), broker.CourseRebuild)
+		p.begunBare(t, x, id, 4)
+		ended(t, x, true)
+		p.shows(t, 4)
+	},
+	"prove aborts what was left open without records": func(t *testing.T, p place) {
+		id := p.rebalance(t)
+		x := p.open(t, p.txn)
+		proved(t, x)
+		p.begunBare(t, x, id, 1)
+		x.Close()
+		y := p.open(t, p.txn)
+		proved(t, y)
+		p.shows(t, -1)
+		p.begunBare(t, y, id, 2)
+		proved(t, y) // its own
+		p.shows(t, -1)
+		p.begunBare(t, y, id, 3)
+		ended(t, y, true)
+		p.shows(t, 3)
+	},
 	"misuse is refused": func(t *testing.T, p place) {
 		id := p.rebalance(t)
 		x := p.open(t, p.txn)
@@ -381,15 +479,15 @@ var contract = map[string]func(*testing.T, place){
 		if err := x.Begin(); err != nil {
 			t.Fatal(err)
 		}
-		if p.sendOffsets(t, x, id, 1) == nil {
-			t.Error("offsets without a record were taken")
-		}
-		if err := p.produce(t, x, "b"); err != nil {
-			t.Fatal(err)
-		}
 		p.sentOffsets(t, x, id, 1)
+		wantCourse(t, "begin within one", x.Begin(), broker.CourseRebuild, broker.CodeInvalidTxnState)
+		wantCourse(t, "record behind offsets", p.produce(t, x, "b"), broker.CourseRebuild, broker.CodeInvalidTxnState)
+		ended(t, x, false)
+		proved(t, x)
+		p.begun(t, x, "c")
+		p.sentOffsets(t, x, id, 2)
 		ended(t, x, true)
-		p.shows(t, 1, "b")
+		p.shows(t, 2, "c")
 	},
 	"close answers everything": func(t *testing.T, p place) {
 		id := p.rebalance(t)

@@ -45,11 +45,13 @@ func (m *Membership) lead(writers []string) {
 		if slices.Contains(writers, gone) || gone == m.cfg.Transactional {
 			continue
 		}
-		m.tasks.Add(1)
-		go func() {
-			defer m.tasks.Done()
-			m.endVanished(gone, who)
-		}()
+		for _, id := range []string{gone, offsetsID(gone)} {
+			m.tasks.Add(1)
+			go func() {
+				defer m.tasks.Done()
+				m.endVanished(id, who)
+			}()
+		}
 	}
 	m.writers = writers
 }

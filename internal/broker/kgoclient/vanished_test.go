@@ -108,6 +108,32 @@ func TestVanished_openTransactionIsEnded(t *testing.T) {
 	}
 }
 
+// So is one in which there are offsets alone, which would keep the next owner of the partitions from reading them.
+func TestVanished_openOffsetsAreEnded(t *testing.T) {
+	c, cfg := startCluster(t)
+	topic(t, c, "in", 2, nil)
+	a := writer(t, cfg, "app-a", nil)
+	a.until(broker.Assigned, hasTasks(2))
+	b := writer(t, cfg, "app-b", nil)
+	settle(t, 2, a, b)
+	tx := newTransactions(t, cfg, "app-b")
+	proved(t, tx)
+	begun(t, tx)
+	group := b.cfg.Group
+	if err := tx.CommitOffsets(testCtx(t), group, b.id, map[broker.TopicPartition]broker.OffsetMeta{tp("in", 0): {Offset: 1, Epoch: -1}}); err != nil {
+		t.Fatal(err)
+	}
+	b.kill()
+	settle(t, 2, a)
+	o, err := newAdmin(t, cfg).CommittedOffsets(testCtx(t), group, tp("in", 0))
+	if err != nil || o[tp("in", 0)].Offset != -1 {
+		t.Errorf("committed %v, %v", o, err)
+	}
+	if err := tx.End(testCtx(t), true); broker.CourseOf(err) != broker.CourseRebuild {
+		t.Errorf("the end of a transaction that was ended: %v", err)
+	}
+}
+
 // Nobody who lives is fenced: members that come and go in order, a static one that is started again while the group waits for
 // it, one that has nothing open, and those who stay.
 func TestVanished_liveMembersAreLeftAlone(t *testing.T) {
