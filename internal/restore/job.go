@@ -26,6 +26,8 @@ type Config struct {
 	// Set is the task's set of stores where it is open already: then only the gap behind its positions is replayed.
 	// Nothing in it may be undecided.
 	Set *state.Set
+	// Seen is what a standby that made the set has seen: highest timestamps of changelog records, by store.
+	Seen map[string]int64
 	// Open opens the set otherwise.
 	Open func(identify state.ChangelogIdentity) (*state.Set, error)
 	// Headers tells what stands on disk of the task's stores before they are opened; nil where nothing can.
@@ -126,6 +128,9 @@ func New(cfg Config) *Job {
 	}
 	if j.cfg.MaxBytes == 0 {
 		j.cfg.MaxBytes = 8 << 20
+	}
+	for store, ms := range cfg.Seen {
+		j.sawTimestamp(store, ms)
 	}
 	j.next = j.fetchCommitted
 	return j

@@ -205,12 +205,7 @@ func (s *storeJob) finish() error {
 	if err != nil {
 		return err
 	}
-	if sum.HighestTimestampMs != state.NoTime {
-		if s.j.res.HighestTimestampMs == nil {
-			s.j.res.HighestTimestampMs = make(map[string]int64)
-		}
-		s.j.res.HighestTimestampMs[s.log.Store] = sum.HighestTimestampMs
-	}
+	s.j.sawTimestamp(s.log.Store, sum.HighestTimestampMs)
 	s.done = true
 	if s.skipped > 0 {
 		s.j.cfg.Logger.Info("a restore passed over records of a source topic that were skipped when they came in", "task", s.j.cfg.Task,
@@ -223,6 +218,20 @@ func (s *storeJob) finish() error {
 	}
 	s.report()
 	return nil
+}
+
+// sawTimestamp notes the highest timestamp of changelog records of a store.
+func (j *Job) sawTimestamp(store string, ms int64) {
+	if ms == state.NoTime {
+		return
+	}
+	if j.res.HighestTimestampMs == nil {
+		j.res.HighestTimestampMs = make(map[string]int64)
+	}
+	was, ok := j.res.HighestTimestampMs[store]
+	if !ok || ms > was {
+		j.res.HighestTimestampMs[store] = ms
+	}
 }
 
 func (s *storeJob) report() {

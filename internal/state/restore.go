@@ -55,6 +55,7 @@ type Restorer struct {
 	high    int64
 	seq     int64 // highest sequence number of the records, 0 if they have none
 	limit   int64 // high does not follow records beyond it
+	seen    int64 // highest time of the records, beyond the limit too
 	key     []byte
 	value   []byte
 	inPlace bool
@@ -86,8 +87,11 @@ func (s *Set) BeginRestore(store string) (*Restorer, error) {
 		}
 	}
 	r := &Restorer{
-		s: st, rows: newPoints(false, 0), high: st.base.observed(), limit: math.MaxInt64,
+		s: st, rows: newPoints(false, 0), high: st.base.observed(), limit: math.MaxInt64, seen: st.base.observed(),
 		sum: RestoreSummary{HighestTimestampMs: NoTime, HighestTimeMs: NoTime},
+	}
+	if ahead, ok := st.base.meta(aheadMeta); ok {
+		r.seen = max(r.seen, ahead)
 	}
 	if st.spec.Kind == Versioned {
 		r.version = &VersionedStore{s: st}
@@ -111,12 +115,32 @@ func (s *Set) BeginRestore(store string) (*Restorer, error) {
 
 // LimitTime keeps rows whose time is beyond ms from moving the store's observed time; NoTime keeps all from it. Under
 // at-least-once a changelog runs ahead of the committed input: what expires must follow the input's time, or rows that the
-// input still adds to would be gone when it is read again. It comes before the first Apply.
+// input still adds to would be gone when it is read again. It comes before the first Apply, and again, with a later time, as the
+// input goes on.
 func (r *Restorer) LimitTime(ms int64) {
 	if ms == NoTime {
 		ms = noObserved
 	}
 	r.limit = ms
+	if r.seen == noObserved {
+		return
+	}
+	was := r.high
+	r.observe(r.seen)
+	if r.high > was && !r.dirty { // to be written, though nothing may come any more
+		r.next, r.dirty = r.s.position, true
+	}
+}
+
+// observe moves the observed time up to a record's, as far as the limit lets it.
+func (r *Restorer) observe(time int64) {
+	r.seen = max(r.seen, time)
+	if r.version != nil {
+		r.s.observe(min(r.seen, r.limit))
+		r.high = r.s.high
+		return
+	}
+	r.high = max(r.high, min(r.seen, r.limit))
 }
 
 func (s *Set) nowMs() int64 {
@@ -183,7 +207,9 @@ func (r *Restorer) add(rec *RestoreRecord) error {
 		if err != nil {
 			return s.errorf("restore: %w", err)
 		}
-		r.high = s.high
+		if r.high = s.high; taken {
+			r.seen = max(r.seen, rec.TimestampMs)
+		}
 		if !taken {
 			r.sum.Skipped++
 		}
@@ -204,7 +230,7 @@ func (r *Restorer) add(rec *RestoreRecord) error {
 	if s.spec.Kind == Window {
 		r.seq = max(r.seq, int64(extra))
 	}
-	r.high = max(r.high, min(time, r.limit))
+	r.observe(time)
 	r.sum.HighestTimeMs = max(r.sum.HighestTimeMs, time)
 	if r.high != noObserved && time <= r.high-s.spec.RetentionMs {
 		r.sum.Skipped++
@@ -262,8 +288,8 @@ func (r *Restorer) settle() {
 	s.position, s.hasPosition = r.next, true
 	r.dirty = false
 	if s.memory != nil {
-		if seq, more := r.newSeq(); more {
-			s.memory.m[SeqMeta] = seq
+		for _, n := range r.numbers() {
+			s.memory.m[n.name] = n.v
 		}
 		if r.version != nil {
 			r.sum.Rows += r.entries()
@@ -276,10 +302,24 @@ func (r *Restorer) settle() {
 	s.rewind()
 }
 
-// newSeq is what SeqMeta becomes with the records applied, if it changes.
-func (r *Restorer) newSeq() (seq int64, more bool) {
-	known, _ := r.s.base.meta(SeqMeta)
-	return r.seq, r.seq > known
+// aheadMeta is the number of a store's metadata that holds the highest time of the rows that a restore wrote beyond its limit,
+// so that the next one moves the observed time to them when its limit comes there.
+const aheadMeta = "ahead"
+
+type number struct {
+	name string
+	v    int64
+}
+
+// numbers is what the store's metadata becomes with the records applied, where it changes, by name.
+func (r *Restorer) numbers() (all []number) {
+	if known, ok := r.s.base.meta(aheadMeta); r.seen > r.high && (!ok || r.seen > known) {
+		all = append(all, number{aheadMeta, r.seen})
+	}
+	if known, _ := r.s.base.meta(SeqMeta); r.seq > known {
+		all = append(all, number{SeqMeta, r.seq})
+	}
+	return all
 }
 
 // Finish writes what is left, with the position at which the restore ended, and ends it. The store is not level by that:
@@ -369,8 +409,8 @@ func (r *Restorer) write() error {
 			b.addSegment(unsortable(binary.BigEndian.Uint64(viewBytes(key))))
 		})
 	}
-	if seq, more := r.newSeq(); more {
-		b.numbers[SeqMeta] = seq
+	for _, n := range r.numbers() {
+		b.numbers[n.name] = n.v
 	}
 	b.head = head
 	b.dropSegments()
@@ -420,8 +460,10 @@ func (r *Restorer) writeBatch(head Header) error {
 	b := r.s.disk
 	batch := b.db.p.NewBatch()
 	err := batch.Set(b.inc.headerKey(), head.append(nil), nil)
-	if seq, more := r.newSeq(); more && err == nil {
-		err = addMetas(batch, b.inc, map[string]metaValue{SeqMeta: {v: seq}})
+	for _, n := range r.numbers() {
+		if err == nil {
+			err = addMetas(batch, b.inc, map[string]metaValue{n.name: {v: n.v}})
+		}
 	}
 	if err == nil {
 		err = b.addExpiry(batch, head.observed)
@@ -473,8 +515,8 @@ func (r *Restorer) writeTable(fs vfs.FS, path string, head Header) (err error) {
 	if err := w.Set(b.inc.headerKey(), head.append(nil)); err != nil {
 		return err
 	}
-	if seq, more := r.newSeq(); more {
-		if err := w.Set(b.inc.appendMetaKey(nil, SeqMeta), binary.BigEndian.AppendUint64(nil, uint64(seq))); err != nil {
+	for _, n := range r.numbers() {
+		if err := w.Set(b.inc.appendMetaKey(nil, n.name), binary.BigEndian.AppendUint64(nil, uint64(n.v))); err != nil {
 			return err
 		}
 	}

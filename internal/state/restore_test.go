@@ -214,6 +214,68 @@ func TestRestorerEnds(t *testing.T) {
 	})
 }
 
+// Rows beyond the limit of a restore count for the observed time as soon as the limit has come to them: in the same restore, in a
+// later one that reads nothing more, and after the store was closed and opened again.
+func TestRestoreLimitComesLater(t *testing.T) {
+	rows := func() []RestoreRecord {
+		var recs []RestoreRecord
+		for _, start := range []int64{100, 900} {
+			recs = append(recs, RestoreRecord{Key: windowKey("k", start, 0), Value: []byte("v"), TimestampMs: start})
+		}
+		return recs
+	}
+	want := func(t *testing.T, set *Set, observed int64) {
+		t.Helper()
+		if got := windowOf(t, set, "w").ObservedStartMs(); got != observed {
+			t.Errorf("observed is %d, want %d", got, observed)
+		}
+	}
+	again := func(t *testing.T, set *Set, limit int64) {
+		t.Helper()
+		r, err := set.BeginRestore("w")
+		must(t, err)
+		r.LimitTime(limit)
+		_, err = r.Finish(Position{Offset: 2})
+		must(t, err)
+	}
+	spec := Spec{Name: "w", Kind: Window, RetentionMs: 1000, SegmentMs: 10, Logged: true}
+	engines(t, func(t *testing.T, open func(Spec) *Set) {
+		set := open(spec)
+		r, err := set.BeginRestore("w")
+		must(t, err)
+		r.LimitTime(200)
+		must(t, r.Apply(rows(), Position{Offset: 2}))
+		must(t, r.Flush())
+		want(t, set, 200)
+		r.LimitTime(300)
+		_, err = r.Finish(Position{Offset: 2})
+		must(t, err)
+		want(t, set, 300)
+		again(t, set, 400)
+		want(t, set, 400)
+		again(t, set, 5000)
+		want(t, set, 900)
+	})
+	fs := vfs.NewMem()
+	opts := testOptions(fs, func() int64 { return 1_000_000 })
+	spec.Persistent = true
+	db := openDB(t, opts)
+	set := openSet(t, db, testTask, spec)
+	r, err := set.BeginRestore("w")
+	must(t, err)
+	r.LimitTime(200)
+	must(t, r.Apply(rows(), Position{Offset: 2}))
+	_, err = r.Finish(Position{Offset: 2})
+	must(t, err)
+	must(t, set.Close())
+	must(t, db.Close())
+	db = openDB(t, opts)
+	set = openSet(t, db, testTask, spec)
+	again(t, set, 5000)
+	want(t, set, 900)
+	must(t, set.Close())
+}
+
 // TestRestoreLarge restores through many ingested tables, with every key many times over, then goes on from the middle of
 // it after a crash.
 func TestRestoreLarge(t *testing.T) {
