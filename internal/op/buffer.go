@@ -149,8 +149,7 @@ func (b *timeBuffer) put(key []byte, row *codec.Buffered) error {
 	if !replaces {
 		b.index.push(bufferedRow{timeMs: timeMs, key: string(key)})
 	}
-	b.changed(key, b.local)
-	return nil
+	return b.changed(key, b.local)
 }
 
 // evict sends rows in the order of time, then key, for as long as due says so. A row leaves the buffer after it has been
@@ -177,7 +176,9 @@ func (b *timeBuffer) evict(due func() bool, send func(key []byte, row *codec.Buf
 		}
 		b.index.pop()
 		b.bytes -= memory
-		b.changed(b.key, nil)
+		if err := b.changed(b.key, nil); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -185,19 +186,21 @@ func (b *timeBuffer) evict(due func() bool, send func(key []byte, row *codec.Buf
 // sends tells whether the row of a key is being sent.
 func (b *timeBuffer) sends(key []byte) bool { return b.isOut && bytes.Equal(b.key, key) }
 
-// changed logs a change of a key, or notes that it is to be logged.
-func (b *timeBuffer) changed(key, local []byte) {
+// changed logs a change of a key, or notes that it is to be logged. Either way it is part of what the record in process sends.
+func (b *timeBuffer) changed(key, local []byte) error {
 	switch {
 	case !b.log.logged:
 	case b.stream:
 		b.write(key, local, nil)
 	default:
+		b.env.owe(len(key) + len(local))
 		if _, noted := b.isDirty[string(key)]; !noted {
 			k := string(key)
 			b.isDirty[k] = struct{}{}
 			b.dirty = append(b.dirty, k)
 		}
 	}
+	return b.env.overflow(b.name)
 }
 
 // bufferHeaders tell the layout of a suppression's rows.

@@ -148,6 +148,9 @@ func (e *Env) Emit(o Output) {
 	e.sent += n
 }
 
+// owe counts bytes that the record or timer in process leaves to be sent at the next hand-over.
+func (e *Env) owe(n int) { e.sent += int64(n) + outputOverhead }
+
 // outputOverhead is the memory of a record on its way beside its bytes, about.
 const outputOverhead = 200
 

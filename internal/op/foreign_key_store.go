@@ -48,7 +48,7 @@ func (s *subscriptionStore) put(foreignKey []byte, sub *codec.Subscription, tsMs
 			return s.env.fault(s.name, err)
 		}
 		s.log.logWith(key, nil, headers, tsMs)
-		return nil
+		return s.env.overflow(s.name)
 	}
 	local := binary.BigEndian.AppendUint64(s.env.alloc(8+32+len(sub.PrimaryKey)), uint64(tsMs))
 	local = s.env.keep(codec.AppendSubscription(local, sub))
@@ -56,7 +56,7 @@ func (s *subscriptionStore) put(foreignKey []byte, sub *codec.Subscription, tsMs
 		return s.env.fault(s.name, err)
 	}
 	s.log.logWith(key, local[8:], headers, tsMs)
-	return nil
+	return s.env.overflow(s.name)
 }
 
 // each calls f with each subscription of a foreign key, in the order of the bytes of the primary keys. What f is given is

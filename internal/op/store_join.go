@@ -110,7 +110,7 @@ func (s *JoinStore[K, V]) Put(k K, v V, tsMs int64, headers serde.Headers) error
 		value := s.env.keep(local)[codec.StampSize:]
 		s.logRow(key, tsMs, seq, value, headers)
 	}
-	return nil
+	return s.env.overflow(s.name)
 }
 
 // PutNull is what a record with a null value leaves behind: nothing in the store, but a number is used up, and the changelog
@@ -125,7 +125,7 @@ func (s *JoinStore[K, V]) PutNull(k K, tsMs int64, headers serde.Headers) error 
 	if s.log.logged {
 		s.logRow(key, tsMs, seq, nil, headers)
 	}
-	return nil
+	return s.env.overflow(s.name)
 }
 
 func (s *JoinStore[K, V]) logRow(key []byte, tsMs int64, seq int32, value []byte, headers serde.Headers) {

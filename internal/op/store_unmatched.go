@@ -161,7 +161,7 @@ func (u *Unmatched) Add(side byte, tsMs int64, key, value []byte) error {
 	if !there {
 		u.heads[side].add(tsMs, k)
 	}
-	return nil
+	return u.env.overflow(u.name)
 }
 
 func (u *Unmatched) keep(key []byte) []byte { return u.env.keep(append(u.env.alloc(len(key)), key...)) }
@@ -184,7 +184,7 @@ func (u *Unmatched) remove(side byte, key []byte, tsMs int64) error {
 		u.log.log(u.keep(key), nil, tsMs)
 	}
 	u.heads[side].remove(key)
-	return nil
+	return u.env.overflow(u.name)
 }
 
 // first returns the earliest key of a side.

@@ -181,6 +181,9 @@ func (s *VersionedStore[K, V]) put(key []byte, v V, has bool, tsMs int64) (store
 			value = s.env.keep(append(s.env.alloc(len(value)), value...))
 		}
 		s.log.log(k, value, tsMs)
+		if err := s.env.overflow(s.name); err != nil {
+			return 0, err
+		}
 	}
 	switch done {
 	case state.PutStale:

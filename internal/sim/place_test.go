@@ -33,6 +33,7 @@ type place struct {
 	heldMs   int64 // what it writes is held up until then; 0 if not
 	rejoins  int   // requests for a new assignment that were heard
 	stepper  *runtime.Stepper
+	metrics  *metrics.Registry
 	member   *brokertest.Membership // of the last life; nil once the group has forgotten it
 	producer *brokertest.Producer
 }
@@ -59,6 +60,7 @@ func (p *place) boot() {
 	w := p.w
 	p.lives++
 	p.up, p.started, p.member, p.producer, p.outMs, p.rejoins, p.heldMs = true, false, nil, nil, 0, 0, 0
+	p.metrics = metrics.New()
 	c := w.cluster
 	clients := runtime.Clients{
 		Admin: w.broken.admin(c), Reader: w.broken.reader(c), Committed: p.fetcher(brokertest.ReadCommitted), Protocol: "millrace",
@@ -88,8 +90,8 @@ func (p *place) boot() {
 			Broken: w.broken.engine,
 		},
 		NewID:     func() string { return fmt.Sprintf("memory-%d-%d", p.index, p.lives) },
-		OpenState: p.openState, Metrics: metrics.New(), Clock: w.clock, Logger: slog.New(&traceLog{p: p}),
-		ReadCacheBytes: 1 << 16, PrivateBytes: 2 << 10, SliceMs: 10, SliceRecords: 8, RestoreBytes: 1 << 10,
+		OpenState: p.openState, Metrics: p.metrics, Clock: w.clock, Logger: slog.New(&traceLog{p: p}),
+		ReadCacheBytes: 1 << 16, PrivateBytes: 2 << 10, EmitLimit: w.emitLimit, SliceMs: 10, SliceRecords: 8, RestoreBytes: 1 << 10,
 	}
 	if w.cached {
 		cfg.CacheBytes = 1 << 20

@@ -26,6 +26,7 @@ type scenario struct {
 	deadline  int64  // of one record, in milliseconds
 	often     string // a kind of trouble that comes more often than others
 	broken    brokenRule
+	emitLimit int64 // what one record may send, 0 for no bound
 }
 
 // drawScenario lets a seed choose.
