@@ -16,7 +16,7 @@ import (
 )
 
 // patience is how long a child may take to drain. It is met only by a test that fails.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // keptLines is how much of a child's log is kept to be shown when the test fails: its last lines.
 const keptLines = 2000

@@ -29,8 +29,8 @@ func processRecords() int {
 	return 1_000_000
 }
 
-// Three processes of one application share the work; one is killed half-way. The others take its partitions over within its
-// session timeout and ten seconds, and no key ends below its right count.
+// Three processes of one application share the work; one is killed half-way. The others take its partitions over soon after its
+// session timeout (within ten seconds on a machine with nothing else to do), and no key ends below its right count.
 func TestThreeProcesses_oneIsKilled(t *testing.T) {
 	t.Parallel() // with tests that mostly wait, as this one does for the session of the dead
 	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
@@ -44,7 +44,7 @@ func TestThreeProcesses_oneIsKilled(t *testing.T) {
 		p.load(p.total / 2)
 
 		// The half that is loaded now has records for every partition, so each of them moves on when it has an owner.
-		const limit = processSession + 10*time.Second
+		const limit = processSession + time.Minute
 		p.await("the others own all tasks", func() bool {
 			return p.children[0].Status().Ready+p.children[2].Status().Ready == processPartitions
 		})
@@ -193,7 +193,7 @@ func (p *processes) committed() map[int32]int64 {
 
 func (p *processes) await(what string, done func() bool) {
 	p.t.Helper()
-	await(p.t, what, 2*time.Minute, done)
+	await(p.t, what, patience, done)
 }
 
 func (p *processes) awaitProcessed(n int) {

@@ -17,7 +17,11 @@ import (
 )
 
 // patience bounds every wait of a test. It is met only by a test that fails.
-const patience = time.Minute
+const patience = 3 * time.Minute
+
+// tellWithin is how long it may take to tell that brokers refuse, or are not there, with a connection timeout of a second. It is a
+// bound against waiting for ever, and not for how fast a machine is.
+const tellWithin = 45 * time.Second
 
 // await polls a condition of the cluster or of another process. There is nothing there that would tell of a change.
 func await(t *testing.T, what string, within time.Duration, done func() bool) {

@@ -43,7 +43,7 @@ func TestC094_HaltedInsideATransaction(t *testing.T) {
 					"session.timeout.ms": fmt.Sprint(c.session.Milliseconds()),
 				}})
 			}
-			ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Minute, errors.New("the results do not come"))
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute, errors.New("the results do not come"))
 			defer cancel()
 			must := func(err error) {
 				t.Helper()
@@ -84,9 +84,10 @@ func haltAny(ctx context.Context, t *testing.T, cluster *kafkatest.Cluster, p *c
 	t.Helper()
 	for {
 		open, err := kafkatest.OpenTransactions(ctx, cluster.Admin(), app)
-		if err != nil {
-			t.Fatal(err)
+		if ctx.Err() != nil {
+			t.Fatal(context.Cause(ctx), err)
 		}
+		// A coordinator that has not answered is asked again.
 		for _, transaction := range open {
 			halted, err := haltInside(ctx, cluster.Admin(), p, transaction.TxnID)
 			if err != nil {

@@ -31,21 +31,24 @@ func poll(ctx context.Context, ask func(context.Context) error) error {
 	}
 }
 
+// probeTimeout is how long a broker may take to answer. It is asked again after that.
+const probeTimeout = 10 * time.Second
+
 // probe asks one broker, and does not try again by itself.
 type probe struct{ client *kgo.Client }
 
 func newProbe(addr string) (probe, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RequestRetries(0), kgo.RetryTimeout(time.Second))
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RequestRetries(0), kgo.RetryTimeout(probeTimeout))
 	if err != nil {
 		return probe{}, fmt.Errorf("kafkatest: client of %s: %w", addr, err)
 	}
 	return probe{client}, nil
 }
 
-// members are the node ids of the brokers that this one knows to be in service. It gives an answer within a second or
+// members are the node ids of the brokers that this one knows to be in service. It gives an answer in time or
 // fails, so that a broker that accepts connections and then says nothing is asked again.
 func (p probe) members(ctx context.Context) (map[int32]bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	resp, err := p.client.SeedBrokers()[0].Request(ctx, kmsg.NewPtrMetadataRequest())
 	if err != nil {

@@ -74,13 +74,13 @@ func TestListenersDemandWhatTheySay(t *testing.T) {
 				t.Fatalf("addresses of %s: %v", tt.listener, addrs)
 			}
 			client, err := kgo.NewClient(append([]kgo.Opt{
-				kgo.SeedBrokers(addrs...), kgo.RequestRetries(0), kgo.RetryTimeout(10 * time.Second),
+				kgo.SeedBrokers(addrs...), kgo.RequestRetries(0), kgo.RetryTimeout(time.Minute),
 			}, tt.opts...)...)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer client.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			err = client.Ping(ctx)
 			if tt.ok && err != nil {
