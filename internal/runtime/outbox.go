@@ -59,6 +59,7 @@ type sent struct {
 	attempt int
 	err     error
 	queued  bool // sent one by one
+	claimed bool // by a transaction
 	slab    *slab
 	answer  func(offset int64, err error) // done, bound once
 }
@@ -130,15 +131,18 @@ func (b *outbox) current() *segment {
 	return b.segs[len(b.segs)-1]
 }
 
-// expect counts n records before they are handed to the producer. It is false if nothing may leave any more.
+// expect counts n records before they are handed to the producer. It is false if nothing may leave any more. What is held back is
+// counted when it is claimed: until it has been produced user code may be asked about it, for which no transaction waits.
 func (b *outbox) expect(seg *segment, n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.shut || b.over {
 		return false
 	}
-	seg.pending += n
-	b.outstanding += n
+	if !b.hold {
+		seg.pending += n
+		b.outstanding += n
+	}
 	return true
 }
 
@@ -155,6 +159,9 @@ func (b *outbox) settle(s *sent) {
 
 // uncount takes back what was expected and will not be sent.
 func (b *outbox) uncount(seg *segment, n int) {
+	if b.hold {
+		return
+	}
 	b.mu.Lock()
 	seg.pending -= n
 	b.outstanding -= n
@@ -165,8 +172,8 @@ func (b *outbox) uncount(seg *segment, n int) {
 	}
 }
 
-// produce hands a counted record to the producer, or holds it back. What was counted before the end and comes here behind it
-// is dropped: sent now, it would be part of a transaction of others.
+// produce hands a record to the producer, or holds it back. What was expected before the end and comes here behind it is dropped:
+// sent now, it would be part of a transaction of others.
 func (b *outbox) produce(s *sent) {
 	b.mu.Lock()
 	if b.shut || b.over {
@@ -203,6 +210,11 @@ func (b *outbox) claim() (units int, all []*sent) {
 		}
 		seg.claimed = true
 		units++
+		for _, s := range seg.held {
+			s.claimed = true
+		}
+		seg.pending += len(seg.held)
+		b.outstanding += len(seg.held)
 		all = append(all, seg.held...)
 		b.unstage(seg)
 	}
@@ -283,6 +295,10 @@ func (b *outbox) alone() bool {
 // settled ends a record; it must not be used afterwards. The lock is held.
 func (b *outbox) settled(s *sent) (tell bool) {
 	seg := s.seg
+	if b.hold && !s.claimed { // it was never counted
+		b.giveBack(s)
+		return false
+	}
 	seg.pending--
 	b.outstanding--
 	if s.queued {
