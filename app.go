@@ -139,7 +139,7 @@ func (a *App) Run(ctx context.Context) error {
 	a.mu.Lock()
 	a.admin = nil
 	a.mu.Unlock()
-	return err
+	return broker.OnePrefix(err)
 }
 
 // State tells what the App does at the moment.

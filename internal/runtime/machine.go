@@ -297,6 +297,7 @@ func (m *Machine) setState() {
 // fail ends the instance for an error: the first one counts. What can be committed of the other tasks is committed.
 func (m *Machine) fail(err error) {
 	if m.err == nil {
+		err = broker.OnePrefix(err)
 		m.err = err
 		m.log.Error("stopping for an error", "error", err)
 	}

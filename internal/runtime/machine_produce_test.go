@@ -3,6 +3,7 @@ package runtime
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -234,7 +235,11 @@ func TestC114_missingOutputTopicForTooLong(t *testing.T) {
 		s.advance(time.Second)
 	}
 	if !s.finished || !errors.Is(s.err, broker.ErrUnknownTopic) {
-		t.Errorf("finished %t, error %v", s.finished, s.err)
+		t.Fatalf("finished %t, error %v", s.finished, s.err)
+	}
+	want := `: task 0_0: step sink, declared at (unknown place): topic "out" is not present in the cluster's metadata: create it: `
+	if !strings.Contains(s.err.Error(), want) || !strings.Contains(s.err.Error(), "task.timeout.ms = ") {
+		t.Errorf("%q does not say %q", s.err, want)
 	}
 }
 

@@ -310,7 +310,7 @@ func (m *Machine) trouble(s *slot, err error) {
 	}
 	wait = min(wait, m.set.BackoffMaxMs)
 	m.log.Error("a task has failed: nothing of it is committed, it is tried again from its last commit", "task", s.name, "attempt", s.tries,
-		"again_in_ms", wait, "error", err)
+		"again_in_ms", wait, "error", broker.OnePrefix(err))
 	s.retryMs = m.nowMs + wait
 	if s.phase == phaseWaiting {
 		s.closing = closeNot

@@ -188,7 +188,7 @@ func (r *Runner) missingSinks() {
 			}
 			if _, known := r.book.find(n.Topic); !known {
 				r.log.Warn("a topic that a step writes is not there: create it before its first record, which is tried again until task.timeout.ms is over, and then stops the application",
-					"topic", n.Topic, "step", n.Name)
+					"topic", n.Topic, "step", n.Name, "declared_at", n.Pos.String())
 			}
 		}
 	}

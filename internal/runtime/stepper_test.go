@@ -123,6 +123,9 @@ func newStepperAt(t *testing.T, c *brokertest.Cluster, topo *topology.Topology, 
 func (s *stepper) step(e Event) {
 	s.t.Helper()
 	s.Step(e)
+	if s.finished && s.err != nil {
+		wantOnePrefix(s.t, s.err)
+	}
 	if at, ok := s.NextWakeMs(); !ok || at > s.clock.NowMs() || len(s.events) > 0 {
 		return
 	}
@@ -130,6 +133,16 @@ func (s *stepper) step(e Event) {
 	if at, ok := s.NextWakeMs(); ok && at <= s.clock.NowMs() && len(s.events) == 0 {
 		s.t.Fatalf("it is %d, and the machine wants to be woken at %d, again and again; the last of the trace:\n%s", s.clock.NowMs(), at,
 			strings.Join(s.lines[max(0, len(s.lines)-60):], "\n"))
+	}
+}
+
+// wantOnePrefix checks that an error that leaves the engine says once whose it is, on each line.
+func wantOnePrefix(t *testing.T, err error) {
+	t.Helper()
+	for line := range strings.Lines(err.Error()) {
+		if strings.Count(line, "millrace: ") > 1 {
+			t.Errorf("doubled prefix: %s", line)
+		}
 	}
 }
 

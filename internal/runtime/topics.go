@@ -83,12 +83,12 @@ func (b *topicBook) partitions(topic string) (int32, error) {
 	ctx, cancel := context.WithTimeout(b.ctx, b.timeout)
 	defer cancel()
 	if err := b.learn(ctx, topic); err != nil {
-		return 0, fmt.Errorf("millrace: topic %s: %w", topic, err)
+		return 0, fmt.Errorf("topic %s: %w", topic, err)
 	}
 	if e, ok := b.find(topic); ok {
 		return e.partitions, nil
 	}
-	return 0, fmt.Errorf("millrace: topic %q is not present in the cluster's metadata: create it: %w", topic, broker.ErrUnknownTopic)
+	return 0, fmt.Errorf("topic %q is not present in the cluster's metadata: create it: %w", topic, broker.ErrUnknownTopic)
 }
 
 // maxRecord tells how large a record for a topic may be, 0 if that is not known.

@@ -300,6 +300,9 @@ func (t *Task) wire(cfg Config) error {
 			children = append(children, op.Child{Step: c.Name, Sink: made[c]})
 		}
 		sink, err := f.Build(t.env, n.Name, children)
+		if err != nil && n.Kind == topology.SinkNode {
+			return fmt.Errorf("millrace: task %s: step %s, declared at %s: %w", t, n.Name, n.Pos, err)
+		}
 		if err != nil {
 			return fmt.Errorf("millrace: task %s: %w", t, err)
 		}

@@ -225,6 +225,11 @@ func says(t *testing.T, err error, parts ...string) {
 			t.Errorf("the error does not say %q: %v", part, err)
 		}
 	}
+	for line := range strings.Lines(err.Error()) {
+		if strings.Count(line, "millrace: ") > 1 {
+			t.Errorf("the error says twice whose it is: %s", line)
+		}
+	}
 	if strings.Contains(err.Error(), "goroutine ") {
 		t.Errorf("the error shows a stack: %v", err)
 	}
