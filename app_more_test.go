@@ -329,6 +329,27 @@ func TestC103_TwoTopologiesUnderOneId(t *testing.T) {
 	first.stop()
 }
 
+// Two programs that differ in the name of a store: the error names both stores, and the topic that was made for the second.
+func TestC103_StoresOfOtherNames(t *testing.T) {
+	k := newKafka(t)
+	k.topic("in", 2)
+	counting := func(name string) *Topology {
+		return mustBuild(t, func(b *Builder) { Count(From(b, strTopic("in")).GroupByKey(), As(name), InMemory()) })
+	}
+	first := k.start(counting("counts"))
+	first.untilRunning()
+	err := k.start(counting("totals")).fails()
+	if !errors.Is(err, ErrTopologyMismatch) {
+		t.Fatalf("error %v", err)
+	}
+	for _, part := range []string{"only here: store totals", "only on the leader: store counts", "has made internal topics", "app-totals-changelog"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error does not say %q: %v", part, err)
+		}
+	}
+	first.stop()
+}
+
 // A static member that stays in the group when it stops has its tasks kept for it.
 func TestApp_stayInGroup(t *testing.T) {
 	k := newKafka(t)

@@ -45,7 +45,9 @@ type TaskID struct {
 type GroupTopology struct {
 	// Signature stands for the whole topology (not for the topics that a pattern matches at the moment). Members with
 	// different signatures do not work together: those that differ from the leader get an error and no task.
-	Signature     string
+	Signature string
+	// Shape is what Signature is a hash of, a line for each part, so that two members can tell what differs.
+	Shape         string
 	Subtopologies []Subtopology
 }
 

@@ -73,7 +73,7 @@ func (p *planner) topics(ctx context.Context) (counts map[string]int32, matched 
 
 // group is what the members of the group agree on.
 func (p *planner) group(plan *topology.Plan) broker.GroupTopology {
-	g := broker.GroupTopology{Signature: p.topology.Signature()}
+	g := broker.GroupTopology{Signature: p.topology.Signature(), Shape: p.topology.Shape()}
 	topics := make(map[int]map[string]bool)
 	changelogs := make(map[int]map[broker.GroupChangelog]bool)
 	for _, t := range plan.Tasks {

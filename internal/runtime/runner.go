@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -195,7 +198,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	r.report(StateStarting)
 	err := r.start(ctx)
 	if err == nil {
-		err = r.loop(ctx)
+		err = r.madeForNothing(r.loop(ctx))
 	} else {
 		if r.member != nil {
 			_ = r.leave(false)
@@ -218,6 +221,15 @@ func (r *Runner) Run(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// madeForNothing tells which internal topics an instance has made before it found out that its topology is not that of the group.
+func (r *Runner) madeForNothing(err error) error {
+	if !errors.Is(err, broker.ErrTopologyMismatch) || len(r.planner.created) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; this instance has made internal topics that only it would use, delete them if it is not to run: %s", err,
+		strings.Join(slices.Sorted(maps.Keys(r.planner.created)), ", "))
 }
 
 // Abandon ends the instance at once, without a commit and without leaving the group, as a killed process would. It is for

@@ -199,7 +199,7 @@ func (p *plan) IntoSyncAssignment() []kmsg.SyncGroupRequestGroupAssignment {
 			Standbys: p.round[id].Standbys, Warmups: p.round[id].Warmups,
 		}
 		if data.Status == statusMismatch {
-			data.LeaderTopics = topicsOf(p.g.topology)
+			data.LeaderTopics, data.LeaderShape = topicsOf(p.g.topology), p.g.topology.Shape
 		}
 		var tps []broker.TopicPartition
 		for _, t := range data.Tasks {

@@ -54,6 +54,7 @@ type assignmentData struct {
 	Leader       string // the leader's member id
 	Tasks        []broker.TaskID
 	LeaderTopics []string // with statusMismatch: what the leader reads
+	LeaderShape  string   // with statusMismatch: the shape of its topology
 	// GiveUp are tasks that the member holds and others wait for. It joins again when it has given them up, and also if
 	// it does not hold them any more (a static member that was restarted in between).
 	GiveUp []broker.TaskID
@@ -73,6 +74,7 @@ const (
 	tagWriters      = 3
 	tagCopies       = 4
 	tagWarmups      = 5
+	tagLeaderShape  = 6
 )
 
 // Tags of the fields of a member's data.
@@ -168,6 +170,9 @@ func (d assignmentData) encode() []byte {
 	if len(d.Warmups) > 0 {
 		fields = append(fields, appendField(tagWarmups, appendTasks(nil, d.Warmups)))
 	}
+	if d.LeaderShape != "" {
+		fields = append(fields, appendField(tagLeaderShape, []byte(d.LeaderShape)))
+	}
 	return appendFields(b, fields)
 }
 
@@ -201,6 +206,8 @@ func decodeAssignmentData(b []byte) (d assignmentData, err error) {
 			d.Standbys = f.tasks()
 		case tagWarmups:
 			d.Warmups = f.tasks()
+		case tagLeaderShape:
+			d.LeaderShape = string(f.in)
 		}
 	})
 	return d, r.done("group assignment")

@@ -1,6 +1,7 @@
 package kgoclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -420,8 +421,25 @@ func (m *Membership) mismatchError(d assignmentData) error {
 	if slices.Equal(ours, d.LeaderTopics) {
 		detail = "both read " + strings.Join(ours, ", ") + ", but process them differently"
 	}
+	if d.LeaderShape != "" {
+		if here, there := linesOnlyIn(m.topology.Shape, d.LeaderShape), linesOnlyIn(d.LeaderShape, m.topology.Shape); here != "" || there != "" {
+			detail = fmt.Sprintf("only here: %s; only on the leader: %s", cmp.Or(here, "nothing"), cmp.Or(there, "nothing"))
+		}
+	}
 	return fmt.Errorf("millrace: group %s: %w: topology %s here, %s on the leader %s: %s; give one of the two another application.id, or run the same program on all instances",
 		m.cfg.Group, broker.ErrTopologyMismatch, m.topology.Signature, d.Signature, d.Leader, detail)
+}
+
+// linesOnlyIn lists the lines of one shape that the other does not have.
+func linesOnlyIn(a, b string) string {
+	other := strings.Split(b, "\n")
+	var only []string
+	for line := range strings.SplitSeq(a, "\n") {
+		if !slices.Contains(other, line) && !slices.Contains(only, strings.TrimSpace(line)) {
+			only = append(only, strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(only, ", ")
 }
 
 // assigned runs once in each generation, after synced.

@@ -369,6 +369,22 @@ func TestC103_twoTopologiesUnderOneApplicationID(t *testing.T) {
 	settle(t, 4, a, b)
 }
 
+// Two topologies that read the same differ in what they keep: the error names it.
+func TestC103_storesThatDiffer(t *testing.T) {
+	c, cfg := startCluster(t)
+	topic(t, c, "in", 2, nil)
+	a := join(t, cfg, fast(), broker.GroupTopology{Signature: "one", Subtopologies: reads("", []string{"in"}).Subtopologies,
+		Shape: "sub-topology 0\n  reads in\n  store counts key-value logged\n"})
+	a.until(broker.Assigned, hasTasks(2))
+	b := join(t, cfg, fast(), broker.GroupTopology{Signature: "two", Subtopologies: reads("", []string{"in"}).Subtopologies,
+		Shape: "sub-topology 0\n  reads in\n  store totals key-value logged\n"})
+	e := b.next()
+	want := "only here: store totals key-value logged; only on the leader: store counts key-value logged;"
+	if e.Kind != broker.MembershipFail || !errors.Is(e.Err, broker.ErrTopologyMismatch) || !strings.Contains(e.Err.Error(), want) {
+		t.Errorf("want %q, got %+v", want, e)
+	}
+}
+
 func TestMembership_mixedGroupIsRefusedByName(t *testing.T) {
 	c, cfg := startCluster(t)
 	topic(t, c, "in", 2, nil)
