@@ -119,7 +119,7 @@ type Machine struct {
 	slow         map[broker.TaskID]*slowRecord
 	refused      []broker.TaskID // what the group was last told that the instance cannot run
 	purge        purge
-	fencedMs     int64 // when the instance id was last found taken, 0 never
+	taken        taken
 	maintainMs   int64
 	publishMs    int64
 }

@@ -24,6 +24,8 @@ type commitRound struct {
 	began   bool    // it was begun
 	shut    bool    // it takes no more units
 	beganMs int64
+	// beganWallMs is the same by the clock on the wall, which goes on while the machine sleeps.
+	beganWallMs int64
 
 	sinceMs  int64
 	after    int32 // a generation above this one is worth trying at once; -1 any
@@ -366,14 +368,33 @@ func (m *Machine) commitLost(c *commitRound, err error) {
 			m.closeSlot(s, closeDirty, "lost")
 		}
 	}
-	if errors.Is(err, broker.CodeFencedInstanceID) {
-		if m.fencedMs > 0 && m.nowMs-m.fencedMs < fencedWithinMs {
-			m.fail(instanceTaken(err))
-			return
-		}
-		m.fencedMs = m.nowMs
+	if errors.Is(err, broker.CodeFencedInstanceID) && m.takenAgain(c) {
+		m.fail(instanceTaken(err))
+		return
 	}
 	if m.drain == nil {
 		m.do(Rejoin{})
 	}
+}
+
+// taken is when the instance id was last found taken, and from whom.
+type taken struct {
+	ms   int64 // 0 never
+	from broker.Identity
+}
+
+// takenAgain notes that the instance id was taken from the member of a round, and tells whether that is the second time within ten
+// minutes. It is not this instance's own client that has joined anew under it, which would be known by now; and what is refused
+// under an identity that had lost it before, because an assignment was on its way, is the same time.
+func (m *Machine) takenAgain(c *commitRound) bool {
+	if id, member := m.cfg.Identity(); !member || id.MemberID != c.memberID {
+		return false
+	}
+	last := m.taken
+	again := last.ms > 0 && m.nowMs-last.ms < fencedWithinMs
+	if again && c.memberID == last.from.MemberID && c.identity.Generation <= last.from.Generation {
+		return false
+	}
+	m.taken = taken{m.nowMs, c.identity}
+	return again
 }

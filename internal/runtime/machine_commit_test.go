@@ -179,6 +179,49 @@ func TestCommit_fencedInstance(t *testing.T) {
 	}
 }
 
+// What is refused again under an identity that had lost its instance id before is no second time: an assignment was on its way. Nor
+// is it anybody else's doing if the client has joined the group anew by itself.
+func TestCommit_fencedInstanceOnce(t *testing.T) {
+	fenced := &broker.CommitError{Group: "app", Partitions: map[broker.TopicPartition]broker.Code{
+		tp("in", 0): broker.CodeFencedInstanceID, tp("in", 1): broker.CodeFencedInstanceID}}
+	t.Run("an assignment was on its way", func(t *testing.T) {
+		s := ran(t)
+		s.cluster.Inject(brokertest.Fault{Op: brokertest.OpCommitOffsets, Err: fenced, Times: 2})
+		id, _ := s.member.Identity()
+		s.advance(100 * time.Millisecond)
+		s.step(MemberEvent{broker.MembershipEvent{Kind: broker.Assigned, Tasks: []broker.TaskID{t0, t1}, Identity: id, Done: func() {}}})
+		s.settle()
+		s.advance(100 * time.Millisecond)
+		if n := len(s.cluster.Calls(brokertest.OpCommitOffsets)); n != 2 {
+			t.Fatalf("%d commits", n)
+		}
+		s.advance(20 * time.Second)
+		if s.finished {
+			t.Errorf("it has stopped: %v", s.err)
+		}
+	})
+	t.Run("its own client", func(t *testing.T) {
+		s := ran(t)
+		for range 3 {
+			s.cluster.Inject(brokertest.Fault{Op: brokertest.OpCommitOffsets, Err: fenced})
+			s.auto = false
+			s.advance(100 * time.Millisecond)
+			for len(s.works) > 0 {
+				s.work(0)
+				s.settle()
+			}
+			s.member.SilentlyRejoin() // while the commit is on its way
+			s.auto = true
+			s.settle()
+			s.assign(t0, t1)
+			s.advance(time.Second)
+		}
+		if s.finished || s.machine.taken.ms != 0 {
+			t.Errorf("finished %t (%v), found taken at %d", s.finished, s.err, s.machine.taken.ms)
+		}
+	})
+}
+
 func TestCommit_refusedForGood(t *testing.T) {
 	s := ran(t)
 	s.cluster.Inject(brokertest.Fault{Op: brokertest.OpCommitOffsets, Times: -1, Err: &broker.CommitError{Group: "app",

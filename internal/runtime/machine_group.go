@@ -56,7 +56,7 @@ func (m *Machine) take(e broker.MembershipEvent) {
 		return // they will be given back when the group is left
 	}
 	m.assigned = true
-	if m.fencedBy(e.Identity.MemberID); m.drain != nil {
+	if m.fencedBy(e.Identity); m.drain != nil {
 		return
 	}
 	for _, s := range slices.Clone(m.slots) {
@@ -239,7 +239,7 @@ func (m *Machine) lost(e broker.MembershipEvent) {
 // transactional id, and take the id.
 func (m *Machine) notAMember() {
 	m.assigned, m.eos.away = false, true
-	m.fencedBy("")
+	m.fencedBy(broker.Identity{})
 }
 
 // giveUp lets go of a task without waiting for anybody: its worker may still be inside user code. Nothing leaves it any

@@ -37,6 +37,7 @@ type exactlyOnce struct {
 	// a member: the leader of the group ends the transaction of one that is not.
 	suspect    string
 	suspectErr error
+	suspectGen int32 // of the group, as it was known then: what it said before confirms nothing
 }
 
 // wantCommit asks for the end of the open transaction, once those who were asked for a unit have answered.
@@ -136,7 +137,7 @@ func (m *Machine) sendClaimed(c *commitRound) {
 func (m *Machine) send(c *commitRound, records []*sent) {
 	m.do(Send{Round: c.id, Begin: !c.began, Records: records})
 	if !c.began {
-		c.began, c.beganMs = true, m.nowMs
+		c.began, c.beganMs, c.beganWallMs = true, m.nowMs, m.cfg.Task.NowMs()
 	}
 }
 
@@ -275,12 +276,13 @@ func (m *Machine) fenced(c *commitRound, err error) {
 		}
 	}
 	id, member := m.cfg.Identity()
-	late := m.nowMs-c.beganMs >= m.set.TransactionTimeoutMs
+	// Of a machine that was asleep nothing but the clock on the wall tells how long it was away.
+	late := max(m.nowMs-c.beganMs, m.cfg.Task.NowMs()-c.beganWallMs) >= m.set.TransactionTimeoutMs
 	if late || m.eos.away || !member || id.MemberID != c.memberID || !errors.Is(err, broker.CodeProducerFenced) && !errors.Is(err, broker.CodeInvalidProducerEpoch) {
 		return
 	}
 	// The group may have put this member out without its knowing: it is asked.
-	m.eos.suspect, m.eos.suspectErr = c.memberID, err
+	m.eos.suspect, m.eos.suspectErr, m.eos.suspectGen = c.memberID, err, id.Generation
 	if m.drain == nil {
 		m.do(Rejoin{})
 	}
@@ -288,10 +290,13 @@ func (m *Machine) fenced(c *commitRound, err error) {
 
 // fencedBy decides, once the group has answered, who has taken the transactional id: the leader of the group, if this instance
 // was put out, or somebody else, if it was a member all the time.
-func (m *Machine) fencedBy(memberID string) {
+func (m *Machine) fencedBy(id broker.Identity) {
 	suspect, err := m.eos.suspect, m.eos.suspectErr
+	if suspect == "" || suspect == id.MemberID && id.Generation <= m.eos.suspectGen { // it was on its way before
+		return
+	}
 	m.eos.suspect, m.eos.suspectErr = "", nil
-	if suspect == "" || suspect != memberID {
+	if suspect != id.MemberID {
 		return
 	}
 	if m.eos.foreignMs > 0 && m.nowMs-m.eos.foreignMs < fencedWithinMs {

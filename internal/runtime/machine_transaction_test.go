@@ -302,6 +302,46 @@ func TestTransaction_fencedTwice(t *testing.T) {
 	}
 }
 
+// A machine that was asleep inside a transaction finds it ended by its timeout. Its own clock has stood still; the one on the wall
+// tells that nobody else need have done it, however often that happens.
+func TestTransaction_fencedWhileAsleep(t *testing.T) {
+	var wall *jumping
+	s := exactly(t, copyTopology(t), func(c *Config, s *stepper) {
+		wall = &jumping{Fake: s.clock}
+		c.Task.NowMs = wall.NowMs
+	})
+	for n := range 3 {
+		s.auto = false
+		s.cluster.Append(tp("in", 0), kv("a", "1"))
+		s.settle()
+		for range 5 {
+			s.advance(50 * time.Millisecond)
+			for len(s.works) > 0 {
+				s.work(0)
+			}
+		}
+		if len(s.orders) == 0 {
+			t.Fatal("no transaction is begun")
+		}
+		for len(s.orders) > 0 && !s.cluster.OpenTxn("app-x") {
+			s.order()
+			s.prod.Deliver()
+		}
+		wall.byMs += 60_000
+		s.cluster.ExpireTxn("app-x")
+		s.auto = true
+		for range 30 {
+			s.advance(100 * time.Millisecond)
+		}
+		s.assign(t0, t1)
+		s.advance(time.Second)
+		s.wantCommitted(int64(n + 1))
+	}
+	if s.finished || s.machine.eos.foreignMs != 0 {
+		t.Errorf("finished %t (%v), found foreign at %d", s.finished, s.err, s.machine.eos.foreignMs)
+	}
+}
+
 // takeID lets somebody else take the transactional id, and the instance find that out.
 func (s *stepper) takeID() {
 	s.t.Helper()
@@ -338,6 +378,27 @@ func TestTransaction_fencedByTheLeader(t *testing.T) {
 	s.advance(time.Second)
 	s.wantCommitted(5)
 	wantOutputs(t, s.cluster, "a=1", "a=1", "a=1", "a=1", "a=1")
+}
+
+// An assignment that was on its way when a fencing was found does not confirm that the instance was a member all the time.
+func TestTransaction_fencedWithAnAssignmentOnItsWay(t *testing.T) {
+	s := exactly(t, copyTopology(t))
+	for range 3 {
+		id, _ := s.member.Identity()
+		s.takeID()
+		s.step(MemberEvent{broker.MembershipEvent{Kind: broker.Assigned, Tasks: []broker.TaskID{t0, t1}, Identity: id, Done: func() {}}})
+		if s.machine.eos.foreignMs != 0 {
+			t.Fatal("it was taken for a confirmation")
+		}
+		s.group.Expire(s.member)
+		s.member.Lose(true)
+		s.settle()
+		s.assign(t0, t1)
+		s.advance(time.Second)
+	}
+	if s.finished {
+		t.Errorf("it has stopped: %v", s.err)
+	}
 }
 
 // The leader may have ended the transaction of a member while that was out of the group, and the member, which is in the group
