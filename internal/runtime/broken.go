@@ -28,6 +28,8 @@ type Broken struct {
 	PlainCommits bool
 	// Unacknowledged commits before all records have their acknowledgement.
 	Unacknowledged bool
+	// Together sends changelog records with the outputs of their turn.
+	Together bool
 	// ForgetTimes begins without the times of the committed offsets.
 	ForgetTimes bool
 	// Unsettled begins anew while what the task has handed over is undecided.

@@ -70,8 +70,10 @@ type Config struct {
 	// Inside tells which user code the worker of a task is in; empty where that is not known. May be nil.
 	Inside func(l *life) string
 	// Wake hands the machine an event from another goroutine; it returns at once.
-	Wake   func(Event)
-	Logger *slog.Logger
+	Wake func(Event)
+	// Release has an outbox release what is due in it, soon, on another goroutine than that of the caller; it returns at once.
+	Release func(*outbox)
+	Logger  *slog.Logger
 	// Stats is told what metrics show. May be nil.
 	Stats *Stats
 }
@@ -112,7 +114,7 @@ type Machine struct {
 	round        uint64
 	commit       *commitRound
 	eos          exactlyOnce
-	staged       atomic.Int64 // bytes that wait for a transaction
+	staged       atomic.Int64 // bytes that wait for a transaction, or for the outputs before them
 	revocations  []*revocation
 	drain        *drain
 	stuck        []*slot // past the deadline of one record, and not closed

@@ -135,7 +135,9 @@ func TestProduce_failureDropsStagedState(t *testing.T) {
 	s.assign(t0)
 	s.advance(100 * time.Millisecond)
 	s.wantCommitted(1)
-	cl.Append(tp("in", 0), kv(k, "2"), kv(k, "3"))
+	cl.Append(tp("in", 0), kv(k, "2"))
+	s.settle() // the changelog has it, and the offset is not committed
+	cl.Append(tp("in", 0), kv(k, "3"))
 	s.prod.Fail(brokertest.ProduceFault{Topic: "out", Err: broker.CodeRequestTimedOut, When: func(r broker.ProduceRecord) bool {
 		return string(r.Value) == "3"
 	}})
@@ -150,12 +152,12 @@ func TestProduce_failureDropsStagedState(t *testing.T) {
 	for _, r := range cl.Records(tp("app-counts-changelog", 0)) {
 		log = append(log, string(r.Value))
 	}
-	if d := cmp.Diff([]string{"1", "2", "3", "2", "3"}, log); d != "" {
+	if d := cmp.Diff([]string{"1", "2", "2", "3"}, log); d != "" {
 		t.Errorf("changelog (-want +got):\n%s", d)
 	}
 	l := s.machine.find(t0).life
-	if p, ok := l.set.Position("counts"); !ok || p.Offset != 5 {
-		t.Errorf("the store stands at %+v %t, want 5", p, ok)
+	if p, ok := l.set.Position("counts"); !ok || p.Offset != 4 {
+		t.Errorf("the store stands at %+v %t, want 4", p, ok)
 	}
 }
 

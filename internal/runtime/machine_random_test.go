@@ -179,6 +179,9 @@ func (w *world) carry(s *stepper) bool {
 	if len(s.orders) > 0 {
 		can = append(can, s.order)
 	}
+	if n := len(s.releases); n > 0 {
+		can = append(can, func() { s.release(w.rng.IntN(n)) })
+	}
 	if s.prod.Unacknowledged() > 0 {
 		can = append(can, func() { s.prod.Write(1 + w.rng.IntN(3)) }, func() { s.prod.Ack(1 + w.rng.IntN(3)) })
 	}
@@ -287,7 +290,7 @@ func (w *world) tick(d time.Duration) {
 	}
 }
 
-// check holds the log of outputs against what was fed and committed: nothing is committed whose output is not written, and
+// check holds the log of outputs against what was fed and committed: nothing is committed or logged whose output is not written, and
 // as long as no record has failed on its way, no number appears before its predecessor has.
 func (w *world) check() {
 	w.t.Helper()
@@ -304,6 +307,13 @@ func (w *world) check() {
 				w.t.Fatalf("partition %d: %d was written before %d", in, n, n-1)
 			}
 			seen[in][n] = true
+		}
+	}
+	for p := range int32(2) {
+		for _, r := range w.cluster.Records(tp("app-counts-changelog", p)) {
+			if n, _ := strconv.Atoi(string(r.Value)); !seen[p][n] {
+				w.t.Fatalf("partition %d: the changelog has %d, whose output is not written", p, n)
+			}
 		}
 	}
 	for p := range 2 {

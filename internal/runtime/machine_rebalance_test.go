@@ -93,6 +93,10 @@ func TestRebalance_longRestore(t *testing.T) {
 			s.settle()
 		}
 		s.prod.Deliver()
+		for len(s.releases) > 0 {
+			s.release(0)
+		}
+		s.prod.Deliver()
 		s.settle()
 		for len(s.commits) > 0 {
 			s.commit(0)

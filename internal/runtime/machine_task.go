@@ -53,7 +53,7 @@ func (m *Machine) endSlot(s *slot, mode closeMode, why string) {
 // settleFailures ends failed records that nobody will judge.
 func (m *Machine) settleFailures(s *slot, failed []*sent) {
 	for _, f := range failed {
-		s.life.box.settle(f)
+		s.life.box.forfeit(f)
 	}
 }
 
@@ -123,10 +123,13 @@ func (m *Machine) beginRestore(s *slot) {
 	m.restores++
 	l := &life{slot: s, name: s.name, kept: s.kept}
 	var stores []string
+	logged := false
 	for _, st := range s.sub.Stores {
 		stores = append(stores, st.Name)
+		logged = logged || st.Logged && st.SourceTopic == ""
 	}
 	l.box = m.newOutbox(stores, func() { m.cfg.Wake(Looked{life: l}) })
+	l.box.ordered = logged && !m.set.ExactlyOnce && !m.set.Broken.Together
 	l.refused = s.refused
 	l.box.setSolo(s.solo)
 	s.life = l
@@ -158,6 +161,7 @@ func (m *Machine) beginRestore(s *slot) {
 func (m *Machine) newOutbox(stores []string, wake func()) *outbox {
 	b := newOutbox(m.cfg.Producer, stores, wake)
 	b.hold, b.total, b.hasty = m.set.ExactlyOnce, &m.staged, m.set.Broken.Unacknowledged
+	b.onDue = m.cfg.Release
 	return b
 }
 

@@ -37,6 +37,14 @@ type outbox struct {
 	free        []*slab
 	failed      []*sent
 	told        bool // wake was called and the machine has not looked yet
+
+	// ordered has changelog records wait for the outputs of their turn and of those before it; see turn. onDue is called, without
+	// the lock, when release has something to do.
+	ordered             bool
+	onDue               func(*outbox)
+	firstTurn, lastTurn *turn
+	spare               *turn // for use again
+	due, releasing      bool
 }
 
 // segment counts the records between two hand-overs.
@@ -58,8 +66,10 @@ type sent struct {
 	store   int // index into outbox.stores, -1 if it is no changelog record
 	attempt int
 	err     error
-	queued  bool // sent one by one
-	claimed bool // by a transaction
+	queued  bool  // sent one by one
+	claimed bool  // by a transaction
+	turn    *turn // of an output that turn waits for; nil for any other record
+	next    *sent // that waits behind it
 	slab    *slab
 	answer  func(offset int64, err error) // done, bound once
 }
@@ -150,11 +160,24 @@ func (b *outbox) expect(seg *segment, n int) bool {
 func (b *outbox) settle(s *sent) {
 	b.mu.Lock()
 	tell := b.settled(s)
+	due := b.nowDue()
 	b.mu.Unlock()
 	if tell {
 		b.wake()
 	}
+	if due {
+		b.onDue(b)
+	}
 	b.pump()
+}
+
+// forfeit ends a failed record that nobody judges, because its task is dropped to its last commit: the changelog must not tell of
+// what its turn has done.
+func (b *outbox) forfeit(s *sent) {
+	b.mu.Lock()
+	s.turn = nil // which waits for ever
+	b.mu.Unlock()
+	b.settle(s)
 }
 
 // uncount takes back what was expected and will not be sent.
@@ -174,7 +197,7 @@ func (b *outbox) uncount(seg *segment, n int) {
 
 // produce hands a record to the producer, or holds it back. What was expected before the end and comes here behind it is dropped:
 // sent now, it would be part of a transaction of others.
-func (b *outbox) produce(s *sent) {
+func (b *outbox) produce(s *sent, t *turn) {
 	b.mu.Lock()
 	if b.shut || b.over {
 		tell := b.settled(s)
@@ -189,6 +212,10 @@ func (b *outbox) produce(s *sent) {
 		n := s.bytes()
 		b.staged += n
 		b.total.Add(n)
+		b.mu.Unlock()
+		return
+	}
+	if t != nil && b.join(t, s) {
 		b.mu.Unlock()
 		return
 	}
@@ -250,17 +277,23 @@ func (s *sent) bytes() int64 {
 // send hands a record to the producer, or puts it into the queue.
 func (b *outbox) send(s *sent) {
 	b.mu.Lock()
-	wait := b.solo || len(b.queue) > 0 || b.flying
-	if wait {
-		s.queued = true
-		b.queue = append(b.queue, s)
-	}
+	wait := b.enqueue(s)
 	b.mu.Unlock()
 	if wait {
 		b.pump()
 		return
 	}
 	b.producer.Produce(s.ProduceRecord, s.answer)
+}
+
+// enqueue puts a record into the queue if it must not be sent at once. The lock is held.
+func (b *outbox) enqueue(s *sent) (wait bool) {
+	if !b.solo && len(b.queue) == 0 && !b.flying {
+		return false
+	}
+	s.queued = true
+	b.queue = append(b.queue, s)
+	return true
 }
 
 // pump sends the next of the queue if it is its turn.
@@ -304,6 +337,10 @@ func (b *outbox) settled(s *sent) (tell bool) {
 	if s.queued {
 		b.flying = false
 	}
+	if s.turn != nil {
+		s.turn.outs--
+		s.turn = nil
+	}
 	b.giveBack(s)
 	return b.tell(b.outstanding == 0 || seg.closed && seg.pending == 0)
 }
@@ -338,9 +375,13 @@ func (s *sent) done(offset int64, err error) {
 		b.failed = append(b.failed, s)
 		tell = b.tell(true)
 	}
+	due := b.nowDue()
 	b.mu.Unlock()
 	if tell {
 		b.wake()
+	}
+	if due {
+		b.onDue(b)
 	}
 	if queued {
 		b.pump()
@@ -377,6 +418,7 @@ func (b *outbox) endIntake() {
 			b.settled(s)
 		}
 	}
+	b.dropWaiting(false)
 	b.told = false // the machine looks by itself
 	b.mu.Unlock()
 }
@@ -435,6 +477,7 @@ func (b *outbox) shutDown() {
 		}
 		b.failed = nil
 		b.dropQueue()
+		b.dropWaiting(true)
 	}
 	b.told = false // the machine looks by itself
 	b.mu.Unlock()

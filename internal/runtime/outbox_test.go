@@ -37,10 +37,10 @@ func TestOutbox_recordsThatComeBehindTheEnd(t *testing.T) {
 			if !b.expect(b.current(), 3) {
 				t.Fatal("refused before the end")
 			}
-			b.produce(record())
+			b.produce(record(), nil)
 			end(b)
-			b.produce(record())
-			b.produce(record())
+			b.produce(record(), nil)
+			b.produce(record(), nil)
 			b.closeSegment(&task.Unit{})
 			if n := tx.Unacknowledged(); n != 0 {
 				t.Errorf("%d records have left", n)

@@ -140,6 +140,7 @@ type Runner struct {
 	loops      []*fetchLoop // committed, user
 	workers    *workers
 	transactor *transactor     // under exactly-once
+	releaser   *releaser       // under at-least-once
 	ctx        context.Context // ends when the machine is done
 	restores   map[*life]context.CancelFunc
 	wg         sync.WaitGroup
@@ -171,7 +172,7 @@ func NewRunner(cfg RunnerConfig) *Runner {
 	setDefault(&cfg.RequestTimeout, 30*time.Second)
 	setDefault(&cfg.MaxBlock, time.Minute)
 	setDefault(&cfg.RefreshInterval, 5*time.Minute)
-	return &Runner{cfg: cfg, log: cfg.Logger, steady: clock.Steady(cfg.Clock), inbox: newInbox(), notes: newNotifier(cfg.Logger), restores: make(map[*life]context.CancelFunc)}
+	return &Runner{cfg: cfg, log: cfg.Logger, steady: clock.Steady(cfg.Clock), inbox: newInbox(), notes: newNotifier(cfg.Logger), releaser: newReleaser(), restores: make(map[*life]context.CancelFunc)}
 }
 
 func setDefault[T comparable](v *T, d T) {
@@ -265,6 +266,8 @@ func (r *Runner) loop(ctx context.Context) error {
 	}
 	if r.transactor != nil {
 		r.wg.Go(func() { r.transactor.run(inner) })
+	} else {
+		r.wg.Go(func() { r.releaser.run(inner) })
 	}
 	r.wg.Go(r.refresh)
 	r.inbox.post(Started{})

@@ -248,7 +248,7 @@ func (r *Runner) join(context.Context) (err error) {
 			Admin: r.cfg.Clients.Admin, Reader: r.cfg.Clients.Reader, NowMs: r.cfg.Clock.NowMs, Logger: r.log,
 			MaxBytes: r.cfg.RestoreBytes, Wait: 500 * time.Millisecond, Progress: r.restoring,
 		},
-		OpenSet: r.openSet, Task: r.taskConfig(r.firstPlan), Wake: r.inbox.post, Logger: r.log, ForgetTopics: r.book.forget, Stats: r.cfg.Stats,
+		OpenSet: r.openSet, Task: r.taskConfig(r.firstPlan), Wake: r.inbox.post, Release: r.releaser.add, Logger: r.log, ForgetTopics: r.book.forget, Stats: r.cfg.Stats,
 		Inside:  inside,
 		Answers: func(tp broker.TopicPartition) uint64 { return r.loopOf(tp.Topic).fetcher.Answers(tp) },
 	}

@@ -98,7 +98,7 @@ func newStepperAt(t *testing.T, c *brokertest.Cluster, topo *topology.Topology, 
 			TopicName:      func(n string) string { return topology.DecoratedTopic("app", n) },
 			MaxRecordBytes: book.maxRecord, CacheBytes: 0, ReadCacheBytes: 1 << 20,
 		},
-		Wake: s.post, Stats: NewStats(), ForgetTopics: book.forget,
+		Wake: s.post, Release: func(b *outbox) { s.releases = append(s.releases, b) }, Stats: NewStats(), ForgetTopics: book.forget,
 		Answers: func(tp broker.TopicPartition) uint64 { return s.fetch.Answers(tp) },
 	}
 	for _, o := range opts {
@@ -176,6 +176,8 @@ func (s *stepper) once() bool {
 		s.commit(0)
 	case s.auto && len(s.orders) > 0:
 		s.order()
+	case s.auto && len(s.releases) > 0:
+		s.release(0)
 	case s.auto && s.leave != nil:
 		s.step(s.leaveGroup())
 	case s.auto && s.prod.Deliver() > 0:

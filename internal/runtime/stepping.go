@@ -27,8 +27,9 @@ type Stepper struct {
 	restores []Restore
 	commits  []Commit
 	purges   []Purge
-	orders   []Action // of transactions, to be carried out one after the other
-	fetching []bool   // by fetcher: what it brought has not been told
+	releases []*outbox // in which something is due
+	orders   []Action  // of transactions, to be carried out one after the other
+	fetching []bool    // by fetcher: what it brought has not been told
 	leave    *Leave
 	finished bool
 	err      error
@@ -97,6 +98,7 @@ func (s *Stepper) post(e Event) { s.events = append(s.events, e) }
 func (s *Stepper) pull() {
 	if s.runner != nil {
 		s.events = append(s.events, s.runner.inbox.take()...)
+		s.releases = s.runner.releaser.take(s.releases)
 	}
 }
 
@@ -247,6 +249,13 @@ func (s *Stepper) purge(i int) Event {
 	return Purged{Err: s.hands.admin.DeleteRecords(context.Background(), p.Before)}
 }
 
+// release sends what has waited in an outbox.
+func (s *Stepper) release(i int) {
+	b := s.releases[i]
+	s.releases = slices.Delete(s.releases, i, i+1)
+	b.release()
+}
+
 func (s *Stepper) leaveGroup() Event {
 	stay := s.leave.Stay
 	s.leave = nil
@@ -276,13 +285,14 @@ const (
 	ChoreCommit                       // a plain commit
 	ChoreTransaction                  // the next thing for the transaction
 	ChorePurge
+	ChoreRelease // of changelog records that have waited for outputs
 	ChoreLeave
 	ChoreFetch // a poll
 )
 
 // String names the kind.
 func (k ChoreKind) String() string {
-	return [...]string{"tell", "event", "member", "work", "restore", "commit", "transaction", "purge", "leave", "fetch"}[k]
+	return [...]string{"tell", "event", "member", "work", "restore", "commit", "transaction", "purge", "release", "leave", "fetch"}[k]
 }
 
 // Chores lists what can be done now, always in the same order. A poll can be done always.
@@ -303,6 +313,7 @@ func (s *Stepper) Chores() []Chore {
 	add(ChoreCommit, len(s.commits), none)
 	add(ChoreTransaction, min(1, len(s.orders)), func(int) string { return " " + actionText(s.orders[0]) })
 	add(ChorePurge, len(s.purges), none)
+	add(ChoreRelease, len(s.releases), none)
 	if s.leave != nil {
 		add(ChoreLeave, 1, none)
 	}
@@ -349,6 +360,9 @@ func (s *Stepper) Carry(c Chore) bool {
 		return true
 	case ChorePurge:
 		e = s.purge(c.index)
+	case ChoreRelease:
+		s.release(c.index)
+		return true
 	case ChoreLeave:
 		e = s.leaveGroup()
 	case ChoreFetch:

@@ -252,8 +252,9 @@ func (w *Work) processSlice(d *Done) error {
 		d.Processed += n
 		if err != nil {
 			// What was emitted before leaves all the same: outputs do not wait for a commit. (In a transaction they do, and what
-			// was not handed over is dropped.)
-			if e := l.sendOutputs(w.shared, l.box.current()); e != nil {
+			// was not handed over is dropped.) The changelog must not tell of a record that was processed by half: this turn
+			// stays open.
+			if e := l.sendRest(w.shared, l.box.current(), l.box.beginTurn(l.box.current())); e != nil {
 				return errors.Join(err, e)
 			}
 			return err
@@ -293,12 +294,7 @@ func (w *Work) handOverUnit(d *Done) error {
 	}
 	out := u.Outputs
 	u.Outputs = nil
-	seg := l.box.current()
-	if err := l.send(w.shared, out, seg); err != nil {
-		return err
-	}
-	// What handlers of failed outputs have written.
-	if err := l.sendOutputs(w.shared, seg); err != nil {
+	if err := l.sendTurn(w.shared, out, l.box.current()); err != nil {
 		return err
 	}
 	l.box.closeSegment(u) // what is refused is dropped when the task is closed
@@ -315,7 +311,8 @@ func (w *Work) judgeFailures() error {
 			w.failed = w.failed[i:]
 			return err
 		}
-		if err := l.sendOutputs(w.shared, s.seg); err != nil {
+		// What the handler has sent in its place belongs to its turn: the changelog must not be ahead of that either.
+		if err := l.sendRest(w.shared, s.seg, s.turn); err != nil {
 			w.failed = w.failed[i:]
 			return err
 		}
@@ -372,14 +369,41 @@ func (w *Work) observe(d *Done) {
 	}
 }
 
-// sendOutputs sends what the task has emitted, and what handlers of records that are too large emit on the way.
+// sendOutputs sends what the task has emitted as one turn.
 func (l *life) sendOutputs(sh *shared, seg *segment) error {
+	out := l.task.TakeOutputs()
+	err := l.sendTurn(sh, out, seg)
+	if err == nil && len(out) > 0 {
+		l.task.ReuseOutputs(out)
+	}
+	return err
+}
+
+// sendTurn sends records, and what handlers emit on the way for those that are refused, as one turn. After an error it stays
+// open: the task ends, and a part of what it did is missing.
+func (l *life) sendTurn(sh *shared, out []op.Output, seg *segment) error {
+	if len(out) == 0 {
+		return nil
+	}
+	t := l.box.beginTurn(seg)
+	if err := l.send(sh, out, seg, t); err != nil {
+		return err
+	}
+	if err := l.sendRest(sh, seg, t); err != nil {
+		return err
+	}
+	l.box.endTurn(t)
+	return nil
+}
+
+// sendRest sends what the task has emitted since its outputs were taken as part of a turn.
+func (l *life) sendRest(sh *shared, seg *segment, t *turn) error {
 	for {
 		out := l.task.TakeOutputs()
 		if len(out) == 0 {
 			return nil
 		}
-		if err := l.send(sh, out, seg); err != nil {
+		if err := l.send(sh, out, seg, t); err != nil {
 			return err
 		}
 		l.task.ReuseOutputs(out)
@@ -387,7 +411,7 @@ func (l *life) sendOutputs(sh *shared, seg *segment) error {
 }
 
 // send hands records to the producer, in order.
-func (l *life) send(sh *shared, out []op.Output, seg *segment) error {
+func (l *life) send(sh *shared, out []op.Output, seg *segment, t *turn) error {
 	if len(out) == 0 || !l.box.expect(seg, len(out)) {
 		return nil
 	}
@@ -417,7 +441,7 @@ func (l *life) send(sh *shared, out []op.Output, seg *segment) error {
 				l.box.settle(s)
 				continue
 			}
-			l.box.produce(s)
+			l.box.produce(s, t)
 		}
 	}
 	return nil

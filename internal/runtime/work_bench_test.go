@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/millrace-io/millrace/internal/broker"
@@ -14,18 +15,36 @@ import (
 	"github.com/millrace-io/millrace/processor"
 )
 
-// nullProducer acknowledges at once.
-type nullProducer struct{ offset int64 }
+// nullProducer acknowledges at once, or a turn later.
+type nullProducer struct {
+	offset int64
+	later  bool
+	wait   []func(int64, error)
+	spare  []func(int64, error)
+}
 
 func (p *nullProducer) Produce(_ broker.ProduceRecord, done func(int64, error)) {
+	if p.later {
+		p.wait = append(p.wait, done)
+		return
+	}
 	p.offset++
 	done(p.offset, nil)
+}
+
+// answer acknowledges what waits.
+func (p *nullProducer) answer() {
+	p.wait, p.spare = p.spare[:0], p.wait
+	for _, done := range p.spare {
+		p.offset++
+		done(p.offset, nil)
+	}
 }
 func (p *nullProducer) BufferedBytes() int64        { return 0 }
 func (p *nullProducer) Flush(context.Context) error { return nil }
 func (p *nullProducer) Close()                      {}
 
-func benchmarkWork(b *testing.B, topo *topology.Topology) {
+func benchmarkWork(b *testing.B, topo *topology.Topology, later bool) {
 	sub := topo.Subtopologies()[0]
 	specs, err := task.StoreSpecs(sub)
 	if err != nil {
@@ -35,7 +54,7 @@ func benchmarkWork(b *testing.B, topo *topology.Topology) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	prod := &nullProducer{}
+	prod := &nullProducer{later: later}
 	sh := &shared{
 		clock: clock.System(), producer: prod, maxRecord: func(string) int { return 1 << 20 }, sliceMs: 10, sliceRecords: 4096, privateBytes: 1 << 30,
 	}
@@ -43,7 +62,9 @@ func benchmarkWork(b *testing.B, topo *topology.Topology) {
 	for _, s := range sub.Stores {
 		stores = append(stores, s.Name)
 	}
-	l := &life{slot: &slot{}, name: "0_0", set: set, box: newOutbox(prod, stores, func() {})}
+	box := newOutbox(prod, stores, func() {})
+	box.ordered, box.total, box.onDue = len(stores) > 0, new(atomic.Int64), (*outbox).release
+	l := &life{slot: &slot{}, name: "0_0", set: set, box: box}
 	cfg := &task.Config{
 		ID: processor.TaskID{}, Sub: sub, Inputs: []broker.TopicPartition{tp("in", 0)}, Set: set, Ctx: context.Background(),
 		NowMs: sh.clock.NowMs, Metrics: metrics.New(), Partitions: func(string) (int32, error) { return 4, nil },
@@ -79,6 +100,7 @@ func benchmarkWork(b *testing.B, topo *topology.Topology) {
 			}
 			w = &Work{life: l, shared: sh, process: true}
 		}
+		prod.answer()
 		_, ready, _, _ := l.box.look()
 		for _, u := range ready {
 			if err := l.task.Sealed(u.unit, u.positions); err != nil {
@@ -90,6 +112,7 @@ func benchmarkWork(b *testing.B, topo *topology.Topology) {
 
 // What a record costs in the engine between fetch and produce, without either.
 func BenchmarkWork(b *testing.B) {
-	b.Run("copy", func(b *testing.B) { benchmarkWork(b, copyTopology(b)) })
-	b.Run("table", func(b *testing.B) { benchmarkWork(b, countTopology(b)) })
+	b.Run("copy", func(b *testing.B) { benchmarkWork(b, copyTopology(b), false) })
+	b.Run("table", func(b *testing.B) { benchmarkWork(b, countTopology(b), false) })
+	b.Run("table answered later", func(b *testing.B) { benchmarkWork(b, countTopology(b), true) })
 }
