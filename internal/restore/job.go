@@ -90,6 +90,15 @@ type Progress struct {
 	Done    bool
 }
 
+// RecordRate is the number of records applied in a second, 0 before there is one to tell. Of a compacted changelog they are fewer
+// than its offsets.
+func (p Progress) RecordRate() float64 {
+	if s := p.Elapsed.Seconds(); s > 0 {
+		return float64(p.Records) / s
+	}
+	return 0
+}
+
 // Rate is the number of offsets covered in a second, 0 before there is one to tell.
 func (p Progress) Rate() float64 {
 	if s := p.Elapsed.Seconds(); s > 0 {

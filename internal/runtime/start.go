@@ -271,10 +271,15 @@ func (r *Runner) join(context.Context) (err error) {
 func (r *Runner) restoring(p restore.Progress) {
 	r.cfg.Stats.Restoring(p)
 	if !p.Done && r.sayProgress(p) {
-		r.log.Info("restoring", "task", p.Task, "store", p.Store, "at", p.At, "of", p.End, "records_per_second", int64(p.Rate()), "eta", p.ETA().Round(time.Second))
+		r.log.Info("restoring", "task", p.Task, "store", p.Store, "at", p.At, "of", p.End, "records", p.Records,
+			"records_per_second", int64(p.RecordRate()), "eta", p.ETA().Round(time.Second))
 	}
-	if p.Done {
-		r.log.Info("store restored", "task", p.Task, "store", p.Store, "records", p.Records, "took", p.Elapsed, "records_per_second", int64(p.Rate()))
+	switch {
+	case p.Done && p.Records > 0:
+		r.log.Info("store restored", "task", p.Task, "store", p.Store, "records", p.Records, "took", p.Elapsed, "records_per_second", int64(p.RecordRate()))
+	case p.Done:
+		// There are as many as stores: at a start with nothing to restore they would be most of the log.
+		r.log.Debug("nothing to restore", "task", p.Task, "store", p.Store, "at", p.At)
 	}
 	if r.cfg.OnRestore != nil {
 		r.notes.tell(func() { r.cfg.OnRestore(p) })
