@@ -391,6 +391,9 @@ func (m *Machine) NextWakeMs() (ms int64, ok bool) {
 	}
 	if m.drain != nil && m.nowMs < m.drain.deadlineMs {
 		at(m.drain.deadlineMs)
+		if !m.drain.left {
+			at(m.drain.sayMs)
+		}
 	}
 	return ms, ok
 }

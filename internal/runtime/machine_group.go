@@ -261,13 +261,18 @@ type drain struct {
 	deadlineMs int64
 	left       bool // Leave is on its way
 	abandoned  bool
+	sinceMs    int64
+	sayMs      int64 // when the log is told next what it waits for
 }
 
 // beginDrain hands everything over and leaves; at once if abandon is set.
 func (m *Machine) beginDrain(abandon bool) {
 	if m.drain == nil {
-		m.drain = &drain{deadlineMs: m.nowMs + m.set.DrainTimeoutMs}
+		m.drain = &drain{deadlineMs: m.nowMs + m.set.DrainTimeoutMs, sinceMs: m.nowMs, sayMs: m.nowMs + drainSayMs}
 		m.report(StateDraining)
+		if !abandon {
+			m.log.Info("draining: the tasks hand over what they have done, and it is committed", "tasks", len(m.slots), "for_at_most", msDuration(m.set.DrainTimeoutMs))
+		}
 	}
 	if abandon && !m.drain.abandoned {
 		m.drain.abandoned, m.drain.deadlineMs = true, m.nowMs
@@ -301,6 +306,7 @@ func (m *Machine) checkDrain() {
 		return s.phase != phaseClosed && (m.nowMs < m.drain.deadlineMs || s.working == nil && s.phase == phaseRestoring)
 	}
 	if slices.ContainsFunc(m.slots, waits) || slices.ContainsFunc(m.lingers, waits) {
+		m.sayDrain(waits)
 		return
 	}
 	m.drain.left = true
@@ -310,6 +316,42 @@ func (m *Machine) checkDrain() {
 	}
 	// A member that failed leaves in any case, so that others take its tasks at once.
 	m.do(Leave{Stay: m.drain.abandoned || m.set.StayInGroup && m.err == nil})
+}
+
+// drainSayMs is when a drain that waits tells for the first time what for; each time after that comes at twice the time since its
+// beginning.
+const drainSayMs = 1000
+
+// sayDrain tells which tasks a drain waits for, and what these do.
+func (m *Machine) sayDrain(waits func(*slot) bool) {
+	if m.nowMs < m.drain.sayMs {
+		return
+	}
+	waited := m.nowMs - m.drain.sinceMs
+	m.drain.sayMs = m.nowMs + waited
+	var tasks []string
+	for _, s := range slices.Concat(m.slots, m.lingers) {
+		if waits(s) {
+			tasks = append(tasks, s.name+": "+m.does(s))
+		}
+	}
+	m.log.Info("draining: still waiting", "tasks", tasks, "waited", msDuration(waited), "at_most_for", msDuration(m.drain.deadlineMs-m.nowMs))
+}
+
+// does tells what a task that is to end is at.
+func (m *Machine) does(s *slot) string {
+	switch {
+	case s.working != nil && s.life.progressMs.Load() > 0:
+		if at, ok := s.life.place.Record(); ok && m.nowMs-s.life.progressMs.Load() >= heldUpMs {
+			return "inside the record " + at.String()
+		}
+		return "at work"
+	case !s.looked:
+		return "records without an answer from a broker"
+	case s.phase == phaseRunning && !m.committedAll(s):
+		return "not committed"
+	}
+	return s.phase.String()
 }
 
 func (m *Machine) left(err error) {

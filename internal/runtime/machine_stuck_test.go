@@ -298,6 +298,32 @@ func TestStuck_tooSlowEachTime(t *testing.T) {
 	})
 }
 
+// A drain says that it begins, and, while it waits, what for: after one second, and then at growing distances.
+func TestDrain_tellsWhatItWaitsFor(t *testing.T) {
+	var log bytes.Buffer
+	lines := func() int { return strings.Count(log.String(), "draining: still waiting") }
+	s := slowRun(t, false, func(s *stepper) {
+		s.step(Stop{})
+		s.settle()
+		for second, want := range []int{0, 1, 2, 2, 3, 3, 3, 3, 4} {
+			if n := lines(); n != want {
+				t.Errorf("after %d s it was told %d times, want %d:\n%s", second, n, want, &log)
+			}
+			s.advance(time.Second)
+		}
+	}, logged(&log))
+	s.cluster.Append(tp("in", 1), kv("slow", "1"))
+	s.settle()
+	for _, want := range []string{`msg="draining: the tasks hand over`, "tasks=2 for_at_most=10s", `tasks="[0_1: inside the record in-1@0]" waited=4s at_most_for=6s`} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log does not say %q:\n%s", want, &log)
+		}
+	}
+	if !s.finished || s.err != nil {
+		t.Errorf("finished %t, error %v", s.finished, s.err)
+	}
+}
+
 // A hard limit of workers does not let an orphan keep the other tasks from running.
 func TestStuck_hardLimit(t *testing.T) {
 	s := slowRun(t, true, func(s *stepper) {
