@@ -41,7 +41,9 @@ type DropCount struct {
 	Count  int64
 }
 
-// Dropped returns how many records a step has dropped for a reason.
+// Dropped returns how many records a step has dropped for a reason. It is 0 too for a step that the topology does not have: what a
+// snapshot knows of steps is what they have counted. Topology.Describe shows the names of the steps (that of a windowed count
+// with As("clicks") is clicks), and Drops what has been counted under which name.
 func (m MetricsSnapshot) Dropped(step string, reason DropReason) (n int64) {
 	for _, d := range m.Drops {
 		if d.Step == step && d.Reason == reason {
@@ -103,7 +105,7 @@ type RestoreProgress struct {
 	Start, At, End int64
 	Records        int64
 	Elapsed        time.Duration
-	Rate           float64       // offsets a second
+	Rate           float64       // offsets a second, those of compacted records too
 	ETA            time.Duration // 0 where it is not known
 	Done           bool
 }

@@ -96,6 +96,11 @@ func ClientID(id string) AppOption {
 // it at a time. Without it they are kept among the temporary files, which a restart of the machine may empty: that costs
 // a restore.
 //
+// A copy of it must never run beside the original: it holds the identity of the instance (identity.json), by which the group and the
+// transaction coordinator know it, and two that claim to be one put each other out until both stop with an error. A second
+// instance starts with a directory of its own, empty: its stores are restored from the changelogs. If a copy is to save it that, remove
+// identity.json from the copy before it starts. Moving a directory to another machine is fine, as is a backup that takes its place.
+//
 // In Kafka Streams: state.dir.
 func StateDir(dir string) AppOption {
 	return appOption(func(o *appOptions) { o.cfg.StateDir = dir })
