@@ -105,10 +105,10 @@ func (a *App) clients(cfg *runtime.RunnerConfig, budgets config.Budgets) error {
 	if id == "" {
 		id = c.ApplicationID + "-" + uuid.NewString()
 	}
-	seeds := new(kgoclient.Seeds)
+	seeds, outages := new(kgoclient.Seeds), kgoclient.NewOutages()
 	base := func(name string, conn *config.Connection) (kgoclient.Config, error) {
 		cfg, err := a.connection(id+"-"+name, conn)
-		cfg.Seeds = seeds
+		cfg.Seeds, cfg.Outages = seeds, outages
 		return cfg, err
 	}
 	admin, err := base("admin", &c.Admin.Connection)

@@ -122,6 +122,7 @@ type Machine struct {
 	refused      []broker.TaskID // what the group was last told that the instance cannot run
 	purge        purge
 	taken        taken
+	groupErrors  groupErrors
 	maintainMs   int64
 	publishMs    int64
 }

@@ -36,8 +36,32 @@ func (m *Machine) member(e broker.MembershipEvent) {
 			m.fail(e.Err)
 			return
 		}
-		m.log.Error("the group reports an error", "group", m.cfg.AppID, "error", e.Err)
+		m.sayGroupError(e.Err)
 	}
+}
+
+// sayGroupError tells an error of the group: the first one, and those that follow at growing distances while none is a minute apart.
+func (m *Machine) sayGroupError(err error) {
+	g := &m.groupErrors
+	if g.lastMs == 0 || m.nowMs-g.lastMs >= 60_000 {
+		*g = groupErrors{firstMs: m.nowMs}
+	}
+	if g.lastMs = m.nowMs; m.nowMs < g.nextMs {
+		g.left++
+		return
+	}
+	attrs := []any{"group", m.cfg.AppID, "error", broker.OnePrefix(err)}
+	if g.left > 0 {
+		attrs = append(attrs, "not_told_since", g.left)
+	}
+	g.left, g.nextMs = 0, m.nowMs+max(1000, m.nowMs-g.firstMs)
+	m.log.Error("the group reports an error", attrs...)
+}
+
+// groupErrors are those that follow each other.
+type groupErrors struct {
+	firstMs, lastMs, nextMs int64
+	left                    int // since the last one that was told
 }
 
 // instanceTaken says what it means that somebody else has this instance's id in the group.

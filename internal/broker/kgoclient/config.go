@@ -57,6 +57,9 @@ type Config struct {
 	ClientID string
 	// Logger gets what franz-go has to say, warnings and errors as such, its information as debug. Nil is silence.
 	Logger *slog.Logger
+	// Outages is shared by the clients of one App: what they have to say of a broker that is away is told once for all of them. Nil
+	// is one of its own.
+	Outages *Outages
 
 	// TLS, if set, encrypts every connection; the server's name is taken from the address unless ServerName is set.
 	TLS *tls.Config
@@ -152,6 +155,9 @@ func (c Config) withDefaults() Config {
 	if c.ClientID == "" {
 		c.ClientID = "millrace"
 	}
+	if c.Outages == nil {
+		c.Outages = NewOutages()
+	}
 	return c
 }
 
@@ -191,7 +197,7 @@ func (c Config) opts() []kgo.Opt {
 		opts = append(opts, kgo.SASL(c.SASL.mechanism()))
 	}
 	if c.Logger != nil {
-		opts = append(opts, kgo.WithLogger(kslog.New(slog.New(quieter{c.Logger.Handler()}))))
+		opts = append(opts, kgo.WithLogger(kslog.New(slog.New(quieter{c.Logger.Handler(), c.Outages}))))
 	}
 	return opts
 }
@@ -205,8 +211,20 @@ func (c Config) backoff(n int) time.Duration {
 	return min(d, c.RetryBackoffMax)
 }
 
-// dial connects and, with TLS, shakes hands, all within DialTimeout.
+// dial connects, and tells of a broker that was away and is back.
 func (c Config) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := c.connect(ctx, network, address)
+	if err != nil && ctx.Err() != nil {
+		return conn, err // it was given up, and says nothing of the broker
+	}
+	if away, back := c.Outages.dialed(address, err); back && c.Logger != nil {
+		c.Logger.Info("a broker can be reached again", "addr", address, "away", away.Round(time.Millisecond))
+	}
+	return conn, err
+}
+
+// connect connects and, with TLS, shakes hands, all within DialTimeout.
+func (c Config) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.DialTimeout)
 	defer cancel()
 	dial := c.Dialer
@@ -238,28 +256,3 @@ type tlsError struct{ err error }
 
 func (e *tlsError) Error() string { return "TLS handshake: " + e.err.Error() }
 func (e *tlsError) Unwrap() error { return e.err }
-
-// quieter takes one level off franz-go's information, which is written for its own maintainers.
-type quieter struct{ slog.Handler }
-
-func (q quieter) Enabled(ctx context.Context, l slog.Level) bool {
-	return q.Handler.Enabled(ctx, quiet(l))
-}
-
-func (q quieter) Handle(ctx context.Context, r slog.Record) error {
-	r.Level = quiet(r.Level)
-	return q.Handler.Handle(ctx, r)
-}
-
-func (q quieter) WithAttrs(as []slog.Attr) slog.Handler { return quieter{q.Handler.WithAttrs(as)} }
-func (q quieter) WithGroup(name string) slog.Handler    { return quieter{q.Handler.WithGroup(name)} }
-
-func quiet(l slog.Level) slog.Level {
-	switch {
-	case l < slog.LevelInfo:
-		return l - 4 // its debug output is a trace
-	case l < slog.LevelWarn:
-		return slog.LevelDebug
-	}
-	return l
-}
