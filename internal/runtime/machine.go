@@ -119,7 +119,8 @@ type Machine struct {
 	drain        *drain
 	stuck        []*slot // past the deadline of one record, and not closed
 	slow         map[broker.TaskID]*slowRecord
-	refused      []broker.TaskID // what the group was last told that the instance cannot run
+	refused      []broker.TaskID                   // what the group was last told that the instance cannot run
+	refusedAs    map[broker.TaskID]broker.Identity // who it was when it said so of a task, until it is given the task again
 	purge        purge
 	taken        taken
 	groupErrors  groupErrors
@@ -129,7 +130,7 @@ type Machine struct {
 
 // NewMachine makes a machine that waits for Started.
 func NewMachine(cfg Config, sh *shared) *Machine {
-	m := &Machine{cfg: cfg, set: cfg.Settings, shared: sh, log: cfg.Logger, byEpoch: make(map[uint64]*input), slow: make(map[broker.TaskID]*slowRecord), state: StateStarting}
+	m := &Machine{cfg: cfg, set: cfg.Settings, shared: sh, log: cfg.Logger, byEpoch: make(map[uint64]*input), refusedAs: make(map[broker.TaskID]broker.Identity), slow: make(map[broker.TaskID]*slowRecord), state: StateStarting}
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
 	}

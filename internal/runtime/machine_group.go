@@ -83,6 +83,7 @@ func (m *Machine) take(e broker.MembershipEvent) {
 	if m.fencedBy(e.Identity); m.drain != nil {
 		return
 	}
+	e.Tasks = m.given(e)
 	for _, s := range slices.Clone(m.slots) {
 		switch {
 		case !slices.Contains(e.Tasks, s.id):

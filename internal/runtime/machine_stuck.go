@@ -158,6 +158,26 @@ func (m *Machine) tellRefused() {
 	if slices.Equal(tasks, m.refused) {
 		return
 	}
+	if id, member := m.cfg.Identity(); member {
+		for _, task := range tasks {
+			if !slices.Contains(m.refused, task) {
+				m.refusedAs[task] = id
+			}
+		}
+	}
 	m.refused = tasks
 	m.do(Refuse{Tasks: tasks})
+}
+
+// given leaves out of an assignment what was refused since it was made: it was on its way, and the next one may have given the task to
+// another member already.
+func (m *Machine) given(e broker.MembershipEvent) []broker.TaskID {
+	return slices.DeleteFunc(slices.Clone(e.Tasks), func(id broker.TaskID) bool {
+		as, ok := m.refusedAs[id]
+		if ok && as.MemberID == e.Identity.MemberID && e.Identity.Generation <= as.Generation {
+			return true
+		}
+		delete(m.refusedAs, id)
+		return false
+	})
 }

@@ -92,6 +92,54 @@ func TestStuck_slowRecordLeavesTheOthersTheirLatency(t *testing.T) {
 	})
 }
 
+// An assignment that was on its way when a task was refused does not bring the task back, neither while its orphan is about nor
+// when that has returned: the group may have given it to another member since. The next one does.
+func TestStuck_anAssignmentOnItsWayWhenATaskWasRefused(t *testing.T) {
+	guarantees(t, func(t *testing.T, eos bool) {
+		var stale broker.MembershipEvent
+		slow := true
+		s := slowRun(t, eos, func(s *stepper) {
+			if !slow {
+				return
+			}
+			slow = false
+			id, _ := s.member.Identity()
+			stale = broker.MembershipEvent{Kind: broker.Assigned, Tasks: []broker.TaskID{t0, t1}, Identity: id, Done: func() {}}
+			s.advance(300 * time.Second)
+			s.advance(time.Second)
+			s.advance(time.Second)
+			if tasks, _ := s.member.Refused(); !cmp.Equal(tasks, []broker.TaskID{t1}) {
+				t.Fatalf("refused %v, want the slow task", tasks)
+			}
+			s.step(MemberEvent{stale})
+			s.settle()
+			if s.machine.find(t1) != nil {
+				t.Error("a task that was refused is back, and waits for its orphan")
+			}
+			s.wantState(StateRunning)
+		})
+		s.cluster.Append(tp("in", 1), kv("slow", "1"))
+		s.settle()
+		s.advance(100 * time.Millisecond)
+		if tasks, _ := s.member.Refused(); slow || len(tasks) != 0 {
+			t.Fatalf("refused %v after the return of the orphan", tasks)
+		}
+		s.step(MemberEvent{stale})
+		s.settle()
+		if s.machine.find(t1) != nil {
+			t.Error("a task that was refused runs again by an assignment from before")
+		}
+		s.wantCommitted(-1, -1)
+		s.assign(t0, t1)
+		s.settle()
+		for range 3 {
+			s.advance(100 * time.Millisecond)
+		}
+		s.wantCommitted(-1, 1)
+		s.wantState(StateRunning)
+	})
+}
+
 // Past the deadline of a record its task is given up alone: what it has handed over is committed, another member gets it, and
 // the rest of the instance goes on. When the orphan returns, nothing of it leaves, and the instance may have the task again.
 func TestC101_slowTaskIsGivenUpAlone(t *testing.T) {
