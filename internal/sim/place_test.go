@@ -33,6 +33,9 @@ type place struct {
 	heldMs   int64 // what it writes is held up until then; 0 if not
 	rejoins  int   // requests for a new assignment that were heard
 	stepper  *runtime.Stepper
+	txnID    string  // "" under at-least-once
+	usurped  usurped // by others, in this life
+	ending   error   // of the last life that ended by itself
 	metrics  *metrics.Registry
 	member   *brokertest.Membership // of the last life; nil once the group has forgotten it
 	producer *brokertest.Producer
@@ -43,6 +46,7 @@ type disk struct {
 	fs   *vfs.MemFS
 	db   *state.DB
 	full bool
+	bad  bad
 	// wasFull says that it was full at some time.
 	wasFull bool
 }
@@ -60,7 +64,7 @@ func (p *place) boot() {
 	w := p.w
 	p.lives++
 	p.up, p.started, p.member, p.producer, p.outMs, p.rejoins, p.heldMs = true, false, nil, nil, 0, 0, 0
-	p.metrics = metrics.New()
+	p.metrics, p.txnID, p.usurped = metrics.New(), "", usurped{}
 	c := w.cluster
 	clients := runtime.Clients{
 		Admin: w.broken.admin(c), Reader: w.broken.reader(c), Committed: p.fetcher(brokertest.ReadCommitted), Protocol: "millrace",
@@ -72,7 +76,7 @@ func (p *place) boot() {
 	if w.exactly {
 		clients.Transactions = func(id string) (broker.Transactions, error) {
 			tx := c.Transactions(id)
-			p.producer = tx.Producer
+			p.producer, p.txnID = tx.Producer, id
 			return tx, nil
 		}
 	} else {
@@ -109,7 +113,7 @@ func (p *place) fetcher(level brokertest.Isolation) *brokertest.Fetcher {
 // openState opens the state directory on the disk.
 func (p *place) openState(clusterID string, _ int) (*state.DB, error) {
 	db, err := state.OpenDB(state.Options{
-		FS: p.disk.fs, Dir: "state", ClusterID: clusterID, ApplicationID: appID, CacheBytes: 1 << 20, MemTableBytes: 256 << 10,
+		FS: p.disk.bad.on(p.disk.fs), Dir: "state", ClusterID: clusterID, ApplicationID: appID, CacheBytes: 1 << 20, MemTableBytes: 256 << 10,
 		MemTableFlushMs: 400, SealedBytes: 1 << 10, SealedMs: 300, RestoreChunkBytes: 1 << 10, MinFreeBytes: 1 << 20,
 		FreeBytes: func(string) (int64, error) {
 			if p.disk.full {
@@ -259,6 +263,7 @@ func (p *place) ended() {
 		return
 	}
 	p.say(fmt.Sprintf("has stopped: %v", err))
+	p.ending = err
 	if !p.mayStop(err) {
 		p.w.fail(fmt.Errorf("instance %d has stopped: %w", p.index, err))
 	}
@@ -279,7 +284,7 @@ func (p *place) ended() {
 
 // mayStop tells errors with which an instance may stop, given what was done to it.
 func (p *place) mayStop(err error) bool {
-	return err == nil || p.disk.wasFull && errors.Is(err, state.ErrDiskFull)
+	return err == nil || p.disk.wasFull && errors.Is(err, state.ErrDiskFull) || p.disk.failed(err) || p.usurped.fatal(err)
 }
 
 // traceLog writes what the engine logs into the trace.

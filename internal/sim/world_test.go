@@ -360,6 +360,7 @@ func (w *world) settle() {
 	}
 	for _, p := range w.places {
 		p.disk.full = false
+		p.disk.bad.over()
 		if p.member != nil && !p.up {
 			p.expire()
 		}
@@ -373,6 +374,9 @@ func (w *world) settle() {
 		return
 	}
 	w.fail(w.oracle.Complete())
+	for _, p := range w.places {
+		w.fail(p.unnoticed())
+	}
 	if open := w.cluster.OpenTxns(); len(open) > 0 {
 		w.fail(fmt.Errorf("transactions of %v are open at the end", open))
 	}

@@ -37,6 +37,8 @@ type DB struct {
 
 	started atomic.Bool // OpenDB is through
 	failure atomic.Pointer[failure]
+	dead    chan struct{} // closed with the first failure
+	once    sync.Once
 	mark    sync.Once
 	ingests atomic.Uint64 // names of files to be ingested
 
@@ -55,7 +57,7 @@ func OpenDB(opts Options) (*DB, error) {
 		return nil, err
 	}
 	db := &DB{
-		opts: opts, ctx: context.Background(), sets: make(map[*Set]struct{}), owners: make(map[incarnation]*diskBase),
+		dead: make(chan struct{}), opts: opts, ctx: context.Background(), sets: make(map[*Set]struct{}), owners: make(map[incarnation]*diskBase),
 		clean: make(map[incarnation]*entry), dirtySinceMs: NoTime,
 	}
 	if err := makeDir(opts.FS, opts.Dir); err != nil {
@@ -180,6 +182,7 @@ func (db *DB) moveAside(reason error) error {
 	}
 	db.aside, db.asideReason = db.path(databaseDir+suffix), reason
 	db.failure.Store(nil)
+	db.dead, db.once = make(chan struct{}), sync.Once{}
 	db.mark = sync.Once{}
 	db.opts.Logger.Error("the state database was damaged: it was moved aside, and its stores are rebuilt from the changelogs",
 		"dir", dir, "moved_to", db.aside, "reason", reason)
@@ -284,7 +287,10 @@ func (db *DB) startFlush() {
 		return
 	}
 	if db.opts.Stepped {
-		<-flushed
+		select {
+		case <-flushed:
+		case <-db.dead: // it is tried again for ever
+		}
 	}
 }
 
@@ -450,8 +456,13 @@ func (db *DB) Close() error {
 
 // settle makes everything durable and marks the unlogged stores that were closed regularly.
 func (db *DB) settle() error {
-	if err := db.p.Flush(); err != nil {
+	flushed, err := db.p.AsyncFlush()
+	if err != nil {
 		return fmt.Errorf("millrace: cannot flush the state directory %s: %w", db.opts.Dir, err)
+	}
+	select {
+	case <-flushed:
+	case <-db.dead: // Pebble tries again for ever
 	}
 	if err := db.failed(); err != nil {
 		return err

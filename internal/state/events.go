@@ -18,6 +18,7 @@ func (db *DB) fail(err error) {
 	if !db.failure.CompareAndSwap(nil, f) {
 		return
 	}
+	db.once.Do(func() { close(db.dead) })
 	if !db.started.Load() {
 		return // OpenDB returns the error, or repairs what it is about
 	}

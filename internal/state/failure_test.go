@@ -152,6 +152,34 @@ func TestWriteErrors(t *testing.T) {
 	}
 }
 
+// TestWriteErrors_atClose: a database whose last flush cannot be written is closed all the same.
+func TestWriteErrors_atClose(t *testing.T) {
+	for _, suffix := range []string{".sst", "MANIFEST-"} {
+		t.Run(suffix, func(t *testing.T) {
+			var toggle errorfs.Toggle
+			toggle.Injector = errorfs.InjectorFunc(func(op errorfs.Op) error {
+				if strings.Contains(path.Base(op.Path), suffix) && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+					return syscall.EIO
+				}
+				return nil
+			})
+			opts := testOptions(errorfs.Wrap(vfs.NewCrashableMem(), &toggle), func() int64 { return 1_000_000 })
+			db := openDB(t, opts)
+			set := openSet(t, db, testTask, kvSpec("a"))
+			must(t, kvOf(t, set, "a").Put([]byte("k"), []byte("v")))
+			commit(t, set, "a", 1)
+			must(t, set.Flush())
+			toggle.On()
+			if err := db.Close(); !errors.Is(err, ErrFailed) {
+				t.Fatalf("Close returns %v", err)
+			}
+			toggle.Off()
+			db = openDB(t, opts) // a lock that was kept would refuse it
+			openSet(t, db, testTask, kvSpec("a"))
+		})
+	}
+}
+
 // damage changes one file of a copy of a database.
 var damages = map[string]func(b []byte) []byte{
 	"flipped": func(b []byte) []byte {

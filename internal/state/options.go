@@ -62,7 +62,7 @@ type Options struct {
 	OnFatal func(error)
 
 	// Stepped makes what is on disk follow from the calls alone: a flush of Pebble's memory is waited for, and none is begun by
-	// a timer of Pebble's own. For simulations that crash.
+	// a timer of Pebble's own; nothing is compacted beside them. For simulations that crash.
 	Stepped bool
 
 	ingestBytes int64  // the least chunk of a restore that is ingested; tests have small ones
@@ -136,6 +136,7 @@ func (db *DB) pebbleOptions(cache *pebble.Cache) *pebble.Options {
 	}
 	if db.opts.Stepped {
 		o.FlushDelayDeleteRange = 0
+		o.DisableAutomaticCompactions, o.L0StopWritesThreshold = true, 1<<20
 	}
 	for i := range o.Levels {
 		o.Levels[i].BlockSize = 16 << 10
