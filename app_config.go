@@ -42,7 +42,7 @@ func (a *App) runnerConfig() (runtime.RunnerConfig, error) {
 		},
 		Settings: runtime.Settings{
 			CommitIntervalMs: c.CommitEvery().Milliseconds(), CommitTimeoutMs: c.CommitTimeout.Milliseconds(),
-			RebalanceTimeoutMs: c.RebalanceTimeout.Milliseconds(), TaskTimeoutMs: c.TaskTimeout.Milliseconds(),
+			RebalanceTimeoutMs: c.RebalanceTimeout.Milliseconds(), AcceptableLag: c.AcceptableLag, TaskTimeoutMs: c.TaskTimeout.Milliseconds(),
 			MaxPollIntervalMs: c.MaxPollInterval.Milliseconds(), DrainTimeoutMs: c.CommitTimeout.Milliseconds(),
 			PurgeIntervalMs: c.RepartitionPurgeInterval.Milliseconds(), BackoffMs: 500, BackoffMaxMs: 5000,
 			Workers: workers, HardWorkers: hard, Restores: max(2, workers),
@@ -180,8 +180,11 @@ func (a *App) clients(cfg *runtime.RunnerConfig, budgets config.Budgets) error {
 			process = uuid.New()
 		}
 		member, err := kgoclient.NewMembership(consumer, kgoclient.MembershipConfig{
-			Assign: assign.Round,
-			Group:  c.ApplicationID, ProcessID: process, InstanceID: m.InstanceID, HeartbeatInterval: c.HeartbeatInterval,
+			Assign: assign.Policy{
+				AcceptableLag: c.AcceptableLag, MaxWarmups: c.MaxWarmups, Standbys: c.Standbys, RackTags: c.RackTags,
+			}.Round,
+			Lags: c.MaxWarmups > 0 || c.Standbys > 0, Positions: m.Positions, Tags: c.ClientTags,
+			Group: c.ApplicationID, ProcessID: process, InstanceID: m.InstanceID, HeartbeatInterval: c.HeartbeatInterval,
 			SessionTimeout: c.SessionTimeout, RebalanceTimeout: c.RebalanceTimeout, Stored: m.Stored,
 			Transactional: m.Transactional, Logger: a.log,
 		})

@@ -161,6 +161,43 @@ func (k *kafkaInProcess) all(topic string) []*kgo.Record {
 	return k.read(topic, n)
 }
 
+// committedRecords reads what a topic holds of committed transactions now.
+func (k *kafkaInProcess) committedRecords(topic string) []*kgo.Record {
+	k.t.Helper()
+	ends, err := k.adm.ListCommittedOffsets(k.ctx(), topic)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(k.addr...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchMaxWait(100*time.Millisecond), kgo.MetadataMinAge(50*time.Millisecond), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	defer cl.Close()
+	open := make(map[int32]bool)
+	ends.Each(func(o kadm.ListedOffset) {
+		if o.Offset > 0 {
+			open[o.Partition] = true
+		}
+	})
+	var out []*kgo.Record
+	for ctx := k.ctx(); len(open) > 0; {
+		fs := cl.PollFetches(ctx)
+		if ctx.Err() != nil {
+			k.t.Fatalf("topic %s: its end was not reached", topic)
+		}
+		fs.EachRecord(func(r *kgo.Record) {
+			if !r.Attrs.IsControl() {
+				out = append(out, r)
+			}
+			if end, _ := ends.Lookup(topic, r.Partition); r.Offset+1 >= end.Offset { // the last one is a marker, which is kept
+				delete(open, r.Partition)
+			}
+		})
+	}
+	return out
+}
+
 // values lists key=value of records, in the order given.
 func values(records []*kgo.Record) []string {
 	out := make([]string, 0, len(records))

@@ -29,8 +29,19 @@ type MetricsSnapshot struct {
 	Drops []DropCount
 	// Tasks are those that this instance has.
 	Tasks []TaskMetrics
+	// Standbys are the copies of tasks of other instances that this one keeps.
+	Standbys []StandbyMetrics
 	// Restoring are the stores that are being restored.
 	Restoring []RestoreProgress
+}
+
+// StandbyMetrics is what is known of a copy of a task's state.
+type StandbyMetrics struct {
+	Task processor.TaskID
+	// WarmUp says that this instance is to get the task as soon as the copy is level.
+	WarmUp bool
+	// Behind is how many records of the changelogs, about, the copy lacks; -1 while that is not known.
+	Behind int64
 }
 
 // DropCount is the number of records that a step dropped for a reason.
@@ -138,6 +149,11 @@ func (a *App) snapshot() MetricsSnapshot {
 			})
 		}
 		m.Tasks = append(m.Tasks, tm)
+	}
+	for _, s := range a.stats.Standbys() {
+		m.Standbys = append(m.Standbys, StandbyMetrics{
+			Task: processor.TaskID{Subtopology: s.Task.Subtopology, Partition: s.Task.Partition}, WarmUp: s.WarmUp, Behind: s.Behind,
+		})
 	}
 	for _, p := range a.stats.Restores() {
 		m.Restoring = append(m.Restoring, restoreProgress(p))

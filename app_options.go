@@ -195,6 +195,31 @@ func StayInGroup() AppOption {
 	return appOption(func(o *appOptions) { o.stay = true })
 }
 
+// Standbys is how many other instances keep a copy of each task's state, level with what is committed: when the instance
+// that runs a task is gone, or gives it up, one of them goes on with it at once. Each copy takes as much disk as the state
+// itself, and reads the changelogs once more. Default 0.
+//
+// In Kafka Streams: num.standby.replicas.
+func Standbys(n int) AppOption {
+	return appOption(func(o *appOptions) { o.cfg.Standbys = n })
+}
+
+// MaxWarmups is how many tasks may at once be made ready on the instances to which they are to move, in the whole group: each
+// task goes on where it is until its state is there. 0 moves tasks at once, and restores them where they come. Default 2.
+//
+// In Kafka Streams: max.warmup.replicas.
+func MaxWarmups(n int) AppOption {
+	return appOption(func(o *appOptions) { o.cfg.MaxWarmups = n })
+}
+
+// AcceptableLag is by how many records of its changelogs a copy of a task's state may be behind, and be given the task all the
+// same. Default 10,000.
+//
+// In Kafka Streams: acceptable.recovery.lag.
+func AcceptableLag(records int64) AppOption {
+	return appOption(func(o *appOptions) { o.cfg.AcceptableLag = records })
+}
+
 // ReplicationFactor is that of internal topics. Without it the brokers' default holds.
 //
 // In Kafka Streams: replication.factor.

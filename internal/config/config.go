@@ -82,6 +82,18 @@ type Config struct {
 	// in user code. Property: num.stream.threads.
 	Workers int
 
+	// Standbys is how many warm copies of each task's state other instances keep. Property: num.standby.replicas.
+	Standbys int
+	// MaxWarmups is how many copies may be made at once for tasks that are to move; 0 moves them at once. Property:
+	// max.warmup.replicas.
+	MaxWarmups int
+	// AcceptableLag is how many records a copy may be behind and count as warm. Property: acceptable.recovery.lag.
+	AcceptableLag int64
+	// RackTags are the tags over which the copies of a task are spread. Property: rack.aware.assignment.tags.
+	RackTags []string
+	// ClientTags say where the instance runs. Properties: client.tag.*.
+	ClientTags map[string]string
+
 	// ReplicationFactor is that of internal topics; -1 is the brokers' default. Property: replication.factor.
 	ReplicationFactor int16
 	// TopicConfigs are configs of internal topics, over the engine's own and under those of a single store. Properties:
@@ -175,6 +187,8 @@ func Default() Config {
 		BufferedRecords:          1000,
 		CacheBytes:               10 << 20,
 		MemoryLimit:              DefaultMemoryLimit,
+		MaxWarmups:               2,
+		AcceptableLag:            10_000,
 		ReplicationFactor:        -1,
 		RepartitionPurgeInterval: 30 * time.Second,
 		WindowChangelogRetention: 24 * time.Hour,

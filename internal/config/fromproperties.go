@@ -16,6 +16,7 @@ type Changes struct {
 
 	sets   []func(*Config)
 	topics map[string]string
+	tags   map[string]string
 }
 
 // Apply puts the changes over c; what they do not name stays.
@@ -30,6 +31,12 @@ func (ch Changes) Apply(c *Config) {
 		}
 		maps.Copy(merged, ch.topics)
 		c.TopicConfigs = merged
+	}
+	if len(ch.tags) > 0 {
+		merged := make(map[string]string, len(ch.tags)+len(c.ClientTags))
+		maps.Copy(merged, c.ClientTags)
+		maps.Copy(merged, ch.tags)
+		c.ClientTags = merged
 	}
 }
 
@@ -51,7 +58,7 @@ func FromProperties(props map[string]string) (Changes, error) {
 	}
 	// Sorted by how specific a name is, so that the last write wins.
 	slices.SortStableFunc(r.found, func(a, b foundSetting) int { return a.rank - b.rank })
-	out := Changes{Warnings: r.warnings, topics: r.topics}
+	out := Changes{Warnings: r.warnings, topics: r.topics, tags: r.tags}
 	for _, f := range r.found {
 		out.sets = append(out.sets, f.set)
 	}
@@ -67,6 +74,7 @@ type propertyReader struct {
 	known    map[string]Setting
 	found    []foundSetting
 	topics   map[string]string
+	tags     map[string]string
 	warnings []string
 	errs     []error
 }
@@ -148,7 +156,7 @@ func (r *propertyReader) read(key, value string) {
 		}
 		r.topics[name] = strings.TrimSpace(value)
 	case strings.HasPrefix(key, "client.tag."):
-		r.warn(key, "has no effect: tags spread standbys, which this release does not have")
+		r.tag(key, strings.TrimPrefix(key, "client.tag."), strings.TrimSpace(value))
 	case strings.HasPrefix(key, "config.providers."):
 		r.fail(key, value, "is not supported", r.known["config.providers"].Note)
 	case strings.HasPrefix(key, "schema.registry."):
@@ -167,6 +175,24 @@ func (r *propertyReader) unknown(key, _, prefix, name string) {
 		}
 	}
 	r.fail(key, "...", "is not known", "the nearest known setting is "+prefix+nearest(name, candidates))
+}
+
+// Limits of tags, as Kafka Streams has them.
+const (
+	maxTagName  = 20
+	maxTagValue = 30
+)
+
+// tag takes a tag of the instance.
+func (r *propertyReader) tag(key, name, value string) {
+	if name == "" || len(name) > maxTagName || value == "" || len(value) > maxTagValue {
+		r.fail(key, value, "is no tag", fmt.Sprintf("the name has at most %d and the value at most %d characters, neither is empty", maxTagName, maxTagValue))
+		return
+	}
+	if r.tags == nil {
+		r.tags = make(map[string]string)
+	}
+	r.tags[name] = value
 }
 
 // setting takes one property of which the name and the clients are clear.

@@ -4,7 +4,6 @@ import "time"
 
 // Groups of instances and their internal topics.
 func clusterSettings() []Setting {
-	standby := "This release has no standbys and no warm-ups."
 	return []Setting{
 		{Name: "replication.factor", Scope: ScopeApp, Kind: Int, Java: "-1",
 			Doc: "Replicas of internal topics; -1 is the brokers' default.",
@@ -16,16 +15,20 @@ func clusterSettings() []Setting {
 		{Name: "windowstore.changelog.additional.retention.ms", Scope: ScopeApp, Kind: Millis, Java: "86400000",
 			Doc:  "Added to a window store's retention to give that of its changelog topic.",
 			bind: app(millis(0), func(c *Config) *time.Duration { return &c.WindowChangelogRetention })},
-		{Name: "num.standby.replicas", Scope: ScopeApp, Kind: Int, Java: "0", Status: Fixed, Values: []string{"0"},
-			Doc: "Warm copies of each task's state on other instances.", Note: standby + " They are planned."},
-		{Name: "max.warmup.replicas", Scope: ScopeApp, Kind: Int, Java: "2", Status: Ignored,
-			Doc: "Copies that may warm up at once before a task moves.", Note: standby},
-		{Name: "acceptable.recovery.lag", Scope: ScopeApp, Kind: Long, Java: "10000", Status: Ignored,
-			Doc: "Records that a copy may lag behind and count as warm.", Note: standby},
+		{Name: "num.standby.replicas", Scope: ScopeApp, Kind: Int, Java: "0",
+			Doc:  "Warm copies of each task's state on other instances.",
+			bind: app(integer(0, 1<<15-1), func(c *Config) *int { return &c.Standbys })},
+		{Name: "max.warmup.replicas", Scope: ScopeApp, Kind: Int, Java: "2",
+			Doc:  "Copies that may warm up at once before a task moves, in the whole group. With 0 (not in Kafka Streams) tasks move at once, and are restored where they come.",
+			bind: app(integer(0, 1<<15-1), func(c *Config) *int { return &c.MaxWarmups })},
+		{Name: "acceptable.recovery.lag", Scope: ScopeApp, Kind: Long, Java: "10000",
+			Doc:  "Records that a copy may lag behind and count as warm.",
+			bind: app(integer[int64](0, 1<<62), func(c *Config) *int64 { return &c.AcceptableLag })},
 		{Name: "probing.rebalance.interval.ms", Scope: ScopeApp, Kind: Millis, Java: "600000", Status: Ignored,
-			Doc: "Time between two looks at whether warm-ups are done.", Note: standby},
-		{Name: "rack.aware.assignment.tags", Scope: ScopeApp, Kind: List, Java: "[]", Status: Fixed, Values: []string{""},
-			Doc: "Client tags that standbys are spread over.", Note: standby + " Tags are planned with them."},
+			Doc: "Time between two looks at whether warm-ups are done.", Note: "A copy that is warm asks for its task at once."},
+		{Name: "rack.aware.assignment.tags", Scope: ScopeApp, Kind: List, Java: "[]",
+			Doc:  "Tags (`client.tag.<tag>`) that the copies of a task are spread over; at most 5.",
+			bind: app(list().where("must be at most 5 tags", func(tags []string) bool { return len(tags) <= 5 }), func(c *Config) *[]string { return &c.RackTags })},
 		{Name: "rack.aware.assignment.strategy", Scope: ScopeApp, Kind: String, Java: "none", Status: Fixed, Values: []string{"none"},
 			Doc: "Assigns tasks to instances near their partitions.", Note: "Rack-aware assignment is planned."},
 		{Name: "rack.aware.assignment.traffic_cost", Scope: ScopeApp, Kind: Int, Java: "null", Status: Ignored,
@@ -35,7 +38,7 @@ func clusterSettings() []Setting {
 		{Name: "task.assignor.class", Scope: ScopeApp, Kind: Class, Java: "null", Status: Fixed,
 			Values: []string{"org.apache.kafka.streams.processor.assignment.assignors.StickyTaskAssignor"},
 			Doc:    "Class that assigns tasks to instances.",
-			Note:   "The assignor is sticky. The lag-aware one is planned; Java classes cannot be loaded."},
+			Note:   "The assignor is sticky and lag-aware; Java classes cannot be loaded."},
 		{Name: "internal.task.assignor.class", Scope: ScopeApp, Kind: Class, Status: Refused,
 			Doc: "A private flag of Kafka Streams.", Note: "Remove it: private flags of Kafka Streams have no twin."},
 	}

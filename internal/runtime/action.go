@@ -3,6 +3,7 @@ package runtime
 import (
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/restore"
+	"github.com/millrace-io/millrace/internal/state"
 )
 
 // Action is something to do. Those that say so are answered by an event.
@@ -27,6 +28,22 @@ type (
 	}
 	// CancelRestore ends a restore early; Restored still comes.
 	CancelRestore struct{ life *life }
+	// Follow keeps a copy of a task's state level; Levelled tells when it first is. It goes on until Unfollow, or until it fails:
+	// Unfollowed tells it then.
+	Follow struct {
+		standby *standby
+		Job     *restore.Standby
+	}
+	// Unfollow ends that; answered by Unfollowed. Keep leaves the stores open and hands them over.
+	Unfollow struct {
+		standby *standby
+		Keep    bool
+	}
+	// CloseSet closes stores that nobody needs.
+	CloseSet struct {
+		Task string
+		Set  *state.Set
+	}
 	// Run runs work of a task; answered by Worked.
 	Run struct{ Work *Work }
 	// Commit commits offsets under an identity, outside of a transaction; answered by CommitAnswered with Sent true.
@@ -85,6 +102,9 @@ func (Pause) action()         {}
 func (Resume) action()        {}
 func (Restore) action()       {}
 func (CancelRestore) action() {}
+func (Follow) action()        {}
+func (Unfollow) action()      {}
+func (CloseSet) action()      {}
 func (Run) action()           {}
 func (Commit) action()        {}
 func (Flush) action()         {}

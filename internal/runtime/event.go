@@ -29,6 +29,15 @@ type (
 		Result restore.Result
 		Err    error
 	}
+	// Levelled tells that a copy is level for the first time since Follow.
+	Levelled struct{ standby *standby }
+	// Unfollowed tells that a copy is not kept any more: the answer to Unfollow, with its stores if they were to be kept, or an
+	// error.
+	Unfollowed struct {
+		standby  *standby
+		Released restore.Released
+		Err      error
+	}
 	// CommitAnswered is the answer to Commit and to CommitInTransaction.
 	CommitAnswered struct {
 		Round uint64
@@ -69,6 +78,8 @@ func (Fetched) event()          {}
 func (Looked) event()           {}
 func (Worked) event()           {}
 func (Restored) event()         {}
+func (Levelled) event()         {}
+func (Unfollowed) event()       {}
 func (CommitAnswered) event()   {}
 func (Sent) event()             {}
 func (TransactionEnded) event() {}

@@ -30,6 +30,8 @@ type Settings struct {
 	Workers     int  // tasks that run at a time
 	HardWorkers bool // Workers is a limit even where user code holds all of them up
 	Restores    int  // tasks that are restored at a time
+	// AcceptableLag is how many records a copy of a task's state may be behind and count as level.
+	AcceptableLag int64
 
 	HighRecords   int   // records of one partition at which it is paused
 	HighBytes     int64 // and bytes
@@ -99,8 +101,9 @@ type Machine struct {
 	err      error // the first fatal one
 	over     bool
 
-	slots    []*slot // the assigned tasks, sorted by id
-	lingers  []*slot // tasks that are gone from the assignment and not yet closed
+	slots    []*slot    // the assigned tasks, sorted by id
+	lingers  []*slot    // tasks that are gone from the assignment and not yet closed
+	standbys []*standby // copies of tasks that others run, sorted by id
 	byEpoch  map[uint64]*input
 	epoch    uint64 // last fetch epoch given out
 	ready    []*slot
@@ -157,6 +160,10 @@ func (m *Machine) Step(nowMs int64, ev Event) {
 		m.worked(e.Done)
 	case Restored:
 		m.restored(e)
+	case Levelled:
+		m.levelled(e.standby)
+	case Unfollowed:
+		m.unfollowed(e)
 	case CommitAnswered:
 		if m.set.ExactlyOnce {
 			m.transactionOffsetsAnswered(e)
@@ -209,7 +216,7 @@ func (m *Machine) Step(nowMs int64, ev Event) {
 
 // publish shows the outside how things are.
 func (m *Machine) publish() {
-	m.cfg.Stats.publish(m.slots)
+	m.cfg.Stats.publish(m.slots, m.standbys)
 	if m.cfg.Task.Metrics == nil {
 		return
 	}
@@ -366,6 +373,9 @@ func (m *Machine) NextWakeMs() (ms int64, ok bool) {
 	for _, s := range m.slots {
 		at(s.wakeMs())
 	}
+	for _, sb := range m.standbys {
+		at(m.standbyWakeMs(sb))
+	}
 	if len(m.running) > 0 {
 		at(m.nowMs + heldUpMs)
 	}
@@ -426,6 +436,7 @@ func (m *Machine) timers() {
 			}
 		}
 	}
+	m.standbyTimers()
 	m.watchWorkers()
 	if m.full && m.outgoing() <= m.set.ProducerBytes/2 {
 		m.full = false

@@ -121,6 +121,7 @@ func (m *Machine) take(e broker.MembershipEvent) {
 	for _, s := range slices.Clone(m.slots) {
 		m.advance(s)
 	}
+	m.takeStandbys(e)
 }
 
 func sameInputs(s *slot, tps []broker.TopicPartition) bool {
@@ -309,6 +310,7 @@ func (m *Machine) beginDrain(abandon bool) {
 	for _, s := range slices.Clone(m.slots) {
 		m.closeSlot(s, mode, "the application stops")
 	}
+	m.advanceStandbys()
 }
 
 func (m *Machine) checkDrain() {
@@ -330,7 +332,7 @@ func (m *Machine) checkDrain() {
 		}
 		return s.phase != phaseClosed && (m.nowMs < m.drain.deadlineMs || s.working == nil && s.phase == phaseRestoring)
 	}
-	if slices.ContainsFunc(m.slots, waits) || slices.ContainsFunc(m.lingers, waits) {
+	if slices.ContainsFunc(m.slots, waits) || slices.ContainsFunc(m.lingers, waits) || len(m.standbys) > 0 && m.nowMs < m.drain.deadlineMs {
 		m.sayDrain(waits)
 		return
 	}

@@ -111,6 +111,12 @@ func (m *Machine) advanceWaiting(s *slot) {
 		}
 		s.after = nil
 	}
+	if m.standbyOf(s.id) != nil {
+		m.advanceStandbys() // the task begins with its stores
+		if m.standbyOf(s.id) != nil {
+			return
+		}
+	}
 	if m.restores >= m.set.Restores || m.drain != nil || m.eos.broken || !s.settled() && !m.set.Broken.Unsettled {
 		return
 	}
@@ -133,28 +139,9 @@ func (m *Machine) beginRestore(s *slot) {
 	l.refused = s.refused
 	l.box.setSolo(s.solo)
 	s.life = l
-	cfg := m.cfg.Restore
-	cfg.Task, cfg.Group = s.name, m.cfg.AppID
-	cfg.Set = s.kept
-	s.kept = nil
-	for _, in := range s.inputs {
-		cfg.Inputs = append(cfg.Inputs, restore.Input{
-			TopicPartition: in.tp, Committed: m.readsCommitted(in), Reset: m.resetOf(in.node),
-		})
-	}
-	cfg.Logs = m.logsOf(s)
-	cfg.StableEnd, cfg.SkipGap = m.set.Broken.StableEnd, m.set.Broken.SkipGap
-	cfg.Open = func(identify state.ChangelogIdentity) (*state.Set, error) {
-		specs, err := task.StoreSpecs(s.sub)
-		if err != nil {
-			return nil, err
-		}
-		return m.cfg.OpenSet(s.name, specs, identify)
-	}
-	cfg.Headers = nil
-	if m.cfg.Headers != nil {
-		cfg.Headers = func() (map[string]state.Header, error) { return m.cfg.Headers(s.name) }
-	}
+	cfg := m.restoreConfig(s)
+	cfg.Set, cfg.Seen = s.kept, s.seen
+	s.kept, s.seen = nil, nil
 	m.do(Restore{life: l, Job: restore.New(cfg)})
 }
 
@@ -227,6 +214,7 @@ func (m *Machine) restored(e Restored) {
 
 // advanceAll looks at all tasks: a place among the restores is free, or something was closed.
 func (m *Machine) advanceAll() {
+	m.advanceStandbys()
 	for _, s := range slices.Clone(m.lingers) {
 		m.advance(s)
 	}

@@ -52,6 +52,8 @@ type Member struct {
 	ProcessID string
 	// Stored lists the tasks of which the instance has state on disk; nil without a state directory.
 	Stored func() []broker.TaskID
+	// Positions says how far the state of tasks is of which it has a copy.
+	Positions func() map[broker.TaskID]int64
 	// Transactional is the transactional id under which the instance writes; empty under at-least-once.
 	Transactional string
 }
@@ -128,27 +130,29 @@ type Runner struct {
 	cfg RunnerConfig
 	log *slog.Logger
 
-	steady     func() int64 // the time of the machine
-	inbox      *inbox
-	notes      *notifier
-	db         *state.DB
-	member     broker.Membership
-	machine    *Machine
-	book       *topicBook
-	planner    *planner
-	globals    *globals
-	loops      []*fetchLoop // committed, user
-	workers    *workers
-	transactor *transactor     // under exactly-once
-	releaser   *releaser       // under at-least-once
-	ctx        context.Context // ends when the machine is done
-	restores   map[*life]context.CancelFunc
-	wg         sync.WaitGroup
-	err        error
-	internal   map[string]bool // repartition topics
-	firstPlan  Plan
-	current    atomic.Pointer[Plan]
-	said       sync.Map // task and store -> elapsed time at the last line of progress
+	steady       func() int64 // the time of the machine
+	inbox        *inbox
+	notes        *notifier
+	db           *state.DB
+	member       broker.Membership
+	machine      *Machine
+	book         *topicBook
+	planner      *planner
+	globals      *globals
+	loops        []*fetchLoop // committed, user
+	workers      *workers
+	transactor   *transactor     // under exactly-once
+	releaser     *releaser       // under at-least-once
+	ctx          context.Context // ends when the machine is done
+	restores     map[*life]context.CancelFunc
+	underRestore atomic.Int32 // tasks
+	followers    *followers
+	wg           sync.WaitGroup
+	err          error
+	internal     map[string]bool // repartition topics
+	firstPlan    Plan
+	current      atomic.Pointer[Plan]
+	said         sync.Map // task and store -> elapsed time at the last line of progress
 }
 
 // NewRunner makes a Runner that has done nothing yet.
@@ -172,7 +176,7 @@ func NewRunner(cfg RunnerConfig) *Runner {
 	setDefault(&cfg.RequestTimeout, 30*time.Second)
 	setDefault(&cfg.MaxBlock, time.Minute)
 	setDefault(&cfg.RefreshInterval, 5*time.Minute)
-	return &Runner{cfg: cfg, log: cfg.Logger, steady: clock.Steady(cfg.Clock), inbox: newInbox(), notes: newNotifier(cfg.Logger), releaser: newReleaser(), restores: make(map[*life]context.CancelFunc)}
+	return &Runner{cfg: cfg, log: cfg.Logger, steady: clock.Steady(cfg.Clock), inbox: newInbox(), notes: newNotifier(cfg.Logger), releaser: newReleaser(), restores: make(map[*life]context.CancelFunc), followers: newFollowers()}
 }
 
 func setDefault[T comparable](v *T, d T) {
@@ -269,6 +273,7 @@ func (r *Runner) loop(ctx context.Context) error {
 	} else {
 		r.wg.Go(func() { r.releaser.run(inner) })
 	}
+	r.wg.Go(func() { r.followers.run(inner) })
 	r.wg.Go(r.refresh)
 	r.inbox.post(Started{})
 	for !r.machine.Over() {
@@ -342,11 +347,23 @@ func (r *Runner) execute(a Action) {
 	case Restore:
 		ctx, cancel := context.WithCancel(r.ctx)
 		r.restores[a.life] = cancel
-		r.wg.Go(func() { r.restore(ctx, a) })
+		r.underRestore.Add(1)
+		r.wg.Go(func() {
+			defer r.underRestore.Add(-1)
+			r.restore(ctx, a)
+		})
 	case CancelRestore:
 		if cancel := r.restores[a.life]; cancel != nil {
 			cancel()
 		}
+	case Follow, Unfollow:
+		r.followers.order(a)
+	case CloseSet:
+		r.wg.Go(func() {
+			if err := a.Set.Close(); err != nil {
+				r.log.Warn("closing the stores of a task that went elsewhere", "task", a.Task, "error", err)
+			}
+		})
 	case Run:
 		r.workers.run(a.Work)
 	case Commit:

@@ -216,7 +216,7 @@ func (r *Runner) fillGlobals(ctx context.Context) error {
 
 // join opens the membership and makes the machine.
 func (r *Runner) join(context.Context) (err error) {
-	who := Member{InstanceID: r.cfg.InstanceID}
+	who := Member{InstanceID: r.cfg.InstanceID, Positions: r.positions}
 	if r.db != nil {
 		who.ProcessID, who.Stored = r.db.ProcessID(), r.stored
 		if who.InstanceID == "" && r.cfg.StaticByDir {
@@ -255,6 +255,9 @@ func (r *Runner) join(context.Context) (err error) {
 	if r.db != nil {
 		cfg.Headers = r.headers
 	}
+	f := r.followers
+	f.clock, f.admin, f.group, f.within = r.cfg.Clock, r.cfg.Clients.Admin, r.cfg.AppID, settings.AcceptableLag
+	f.post, f.log, f.restoring = r.inbox.post, r.log, func() bool { return r.underRestore.Load() > 0 }
 	r.machine = NewMachine(cfg, &shared{
 		clock: r.cfg.Clock, steady: r.steady, producer: r.producer(), maxRecord: r.book.maxRecord, retention: r.book.retention, log: r.log,
 		sliceMs:      r.cfg.SliceMs,
@@ -324,19 +327,43 @@ func (r *Runner) headers(name string) (map[string]state.Header, error) {
 
 // stored lists the tasks of which there is state on disk.
 func (r *Runner) stored() []broker.TaskID {
+	at := r.onDisk()
+	ids := slices.Collect(maps.Keys(at))
+	broker.SortTasks(ids)
+	return ids
+}
+
+// onDisk says, for each task of which there is state on disk, how far it is: the sum of the positions of its stores.
+func (r *Runner) onDisk() map[broker.TaskID]int64 {
+	if r.db == nil {
+		return nil
+	}
 	all, err := r.db.Tasks()
 	if err != nil {
 		return nil // it only says where a task would be restored sooner
 	}
-	var ids []broker.TaskID
+	at := make(map[broker.TaskID]int64)
 	for _, s := range all {
 		var id broker.TaskID
-		if _, err := fmt.Sscanf(s.Task, "%d_%d", &id.Subtopology, &id.Partition); err == nil {
-			ids = append(ids, id)
+		if _, err := fmt.Sscanf(s.Task, "%d_%d", &id.Subtopology, &id.Partition); err != nil {
+			continue
+		}
+		at[id] += 0
+		if s.Header.HasPosition {
+			at[id] += s.Header.Position.Offset
 		}
 	}
-	broker.SortTasks(ids)
-	return slices.Compact(ids)
+	return at
+}
+
+// positions says how far the state is of tasks of which the instance has a copy, running or on disk.
+func (r *Runner) positions() map[broker.TaskID]int64 {
+	at := r.onDisk()
+	if at == nil {
+		at = make(map[broker.TaskID]int64)
+	}
+	maps.Copy(at, r.followers.copies())
+	return at
 }
 
 // samePlan tells whether two plans come to the same tasks.

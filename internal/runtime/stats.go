@@ -15,6 +15,22 @@ type Stats struct {
 	processed int64
 	tasks     map[broker.TaskID]TaskStats
 	restores  map[restoreKey]restore.Progress
+	standbys  []standbyStats
+}
+
+// standbyStats is what is known of a copy when it is published, and the copy, of which the rest is read.
+type standbyStats struct {
+	StandbyStats
+	of *standby
+}
+
+// StandbyStats is what is known of a copy of a task that another instance runs.
+type StandbyStats struct {
+	Task   broker.TaskID
+	WarmUp bool
+	// Position is the sum of the positions in the changelogs, Behind how many offsets are missing up to their ends; -1 until the
+	// ends were first asked for.
+	Position, Behind int64
 }
 
 type restoreKey struct{ task, store string }
@@ -87,6 +103,18 @@ func (st *Stats) Restores() []restore.Progress {
 	return out
 }
 
+// Standbys returns what is known of the copies of tasks, sorted.
+func (st *Stats) Standbys() []StandbyStats {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	out := make([]StandbyStats, 0, len(st.standbys))
+	for _, s := range st.standbys {
+		s.Position, s.Behind = s.of.at.Load(), s.of.behind.Load()
+		out = append(out, s.StandbyStats)
+	}
+	return out
+}
+
 // Restoring notes the progress of a restore.
 func (st *Stats) Restoring(p restore.Progress) {
 	if st == nil {
@@ -119,12 +147,16 @@ func (st *Stats) worked(s *slot, d *Done) {
 }
 
 // publish shows the tasks as they are now.
-func (st *Stats) publish(slots []*slot) {
+func (st *Stats) publish(slots []*slot, standbys []*standby) {
 	if st == nil {
 		return
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	st.standbys = st.standbys[:0]
+	for _, sb := range standbys {
+		st.standbys = append(st.standbys, standbyStats{StandbyStats{Task: sb.slot.id, WarmUp: sb.warm}, sb})
+	}
 	old := st.tasks
 	st.tasks = make(map[broker.TaskID]TaskStats, len(slots))
 	for _, s := range slots {

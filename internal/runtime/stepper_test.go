@@ -35,6 +35,8 @@ type stepper struct {
 
 	lines []string // of the trace
 
+	followedMs map[*follower]int64 // when a copy was last looked at
+
 	db   *state.DB // of onDisk
 	auto bool      // carry out works, restores and commits at once
 }
@@ -68,6 +70,7 @@ func newStepperAt(t *testing.T, c *brokertest.Cluster, topo *topology.Topology, 
 	t.Helper()
 	s := &stepper{
 		t: t, cluster: c, group: c.Group("app"), prod: c.Producer(), fetch: c.Fetcher(brokertest.ReadUncommitted), clock: at, auto: true, Stepper: &Stepper{clock: at},
+		followedMs: make(map[*follower]int64),
 	}
 	s.Stepper.trace = func(line string) { s.lines = append(s.lines, line) }
 	s.member = s.group.Join()
@@ -181,6 +184,7 @@ func (s *stepper) once() bool {
 	case s.auto && s.leave != nil:
 		s.step(s.leaveGroup())
 	case s.auto && s.prod.Deliver() > 0:
+	case s.auto && s.followNext():
 	default:
 		if s.finished {
 			return false
@@ -192,6 +196,24 @@ func (s *stepper) once() bool {
 		s.step(Fetched{Batches: b})
 	}
 	return true
+}
+
+// followNext does something for a copy that is not level, or was not looked at since the time moved; false if there is none.
+func (s *stepper) followNext() bool {
+	s.t.Helper()
+	for i, x := range s.follows {
+		if x.open && x.looked && x.job.Behind() == 0 && s.followedMs[x] == s.clock.NowMs() {
+			continue
+		}
+		if x.open && x.job.Behind() == 0 {
+			s.followedMs[x] = s.clock.NowMs()
+		}
+		if e := s.follow(i); e != nil {
+			s.step(e)
+		}
+		return true
+	}
+	return false
 }
 
 // restore runs a restore to its end, or until it waits for a transaction of others; then it is false.

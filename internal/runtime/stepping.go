@@ -25,6 +25,7 @@ type Stepper struct {
 	answers  []Event // what came of chores, not told yet
 	works    []*Work
 	restores []Restore
+	follows  []*follower // copies of tasks
 	commits  []Commit
 	purges   []Purge
 	releases []*outbox // in which something is due
@@ -155,6 +156,14 @@ func (s *Stepper) execute(a Action) {
 		s.restores = append(s.restores, a)
 	case CancelRestore:
 		s.cancelRestore(a)
+	case Follow:
+		s.follows = append(s.follows, &follower{standby: a.standby, job: a.Job})
+	case Unfollow:
+		s.unfollow(a)
+	case CloseSet:
+		if err := a.Set.Close(); err != nil {
+			s.post(Failed{Err: err})
+		}
 	case Run:
 		s.works = append(s.works, a.Work)
 	case Commit:
@@ -228,6 +237,69 @@ func (s *Stepper) restore(i int) Event {
 	return Restored{life: r.life, Result: r.Job.Result()}
 }
 
+// follow does the next thing for a copy; nil if there is nothing to tell.
+func (s *Stepper) follow(i int) Event {
+	x := s.follows[i]
+	ctx := context.Background()
+	err := s.followOn(ctx, x)
+	if err != nil {
+		s.follows = slices.Delete(s.follows, i, i+1)
+		if e := x.job.Close(); e != nil {
+			err = errors.Join(err, e)
+		}
+		return Unfollowed{standby: x.standby, Err: err}
+	}
+	if !x.looked {
+		return nil
+	}
+	x.standby.at.Store(x.job.Position())
+	x.standby.behind.Store(x.job.Behind())
+	if !x.told && x.job.Behind() <= s.machine.set.AcceptableLag {
+		x.told = true
+		return Levelled{standby: x.standby}
+	}
+	return nil
+}
+
+func (s *Stepper) followOn(ctx context.Context, x *follower) error {
+	switch {
+	case !x.open:
+		x.open = true
+		return x.job.Open(ctx)
+	case x.job.Behind() > 0:
+		_, err := x.job.Read(ctx)
+		return err
+	}
+	logs, inputs := x.job.Asks()
+	atMs := s.clock.NowMs()
+	ends, err := s.hands.admin.ListOffsets(ctx, broker.StableEnd, logs...)
+	if err != nil {
+		return err
+	}
+	committed, err := s.hands.admin.CommittedOffsets(ctx, s.hands.group, inputs...)
+	if err != nil {
+		return err
+	}
+	x.looked = true
+	return x.job.Look(atMs, ends, committed)
+}
+
+func (s *Stepper) unfollow(a Unfollow) {
+	i := slices.IndexFunc(s.follows, func(x *follower) bool { return x.standby == a.standby })
+	if i < 0 {
+		return
+	}
+	x := s.follows[i]
+	s.follows = slices.Delete(s.follows, i, i+1)
+	e := Unfollowed{standby: x.standby}
+	if a.Keep && x.open {
+		e.Released, e.Err = x.job.Release()
+	} else {
+		e.Err = x.job.Close()
+	}
+	s.post(e)
+}
+
 // commit sends a plain offset commit.
 func (s *Stepper) commit(i int) Event {
 	c := s.commits[i]
@@ -287,12 +359,13 @@ const (
 	ChorePurge
 	ChoreRelease // of changelog records that have waited for outputs
 	ChoreLeave
-	ChoreFetch // a poll
+	ChoreFollow // the next thing for a copy of a task
+	ChoreFetch  // a poll
 )
 
 // String names the kind.
 func (k ChoreKind) String() string {
-	return [...]string{"tell", "event", "member", "work", "restore", "commit", "transaction", "purge", "release", "leave", "fetch"}[k]
+	return [...]string{"tell", "event", "member", "work", "restore", "commit", "transaction", "purge", "release", "leave", "follow", "fetch"}[k]
 }
 
 // Chores lists what can be done now, always in the same order. A poll can be done always.
@@ -310,6 +383,7 @@ func (s *Stepper) Chores() []Chore {
 	add(ChoreMember, min(1, len(s.hands.member.Events())), none)
 	add(ChoreWork, len(s.works), func(i int) string { return " " + s.works[i].life.name })
 	add(ChoreRestore, len(s.restores), func(i int) string { return " " + s.restores[i].life.name })
+	add(ChoreFollow, len(s.follows), func(i int) string { return " " + s.follows[i].standby.slot.name })
 	add(ChoreCommit, len(s.commits), none)
 	add(ChoreTransaction, min(1, len(s.orders)), func(int) string { return " " + actionText(s.orders[0]) })
 	add(ChorePurge, len(s.purges), none)
@@ -365,6 +439,10 @@ func (s *Stepper) Carry(c Chore) bool {
 		return true
 	case ChoreLeave:
 		e = s.leaveGroup()
+	case ChoreFollow:
+		if e = s.follow(c.index); e == nil {
+			return false
+		}
 	case ChoreFetch:
 		b := s.hands.fetchers[c.index].Poll(context.Background())
 		if len(b) == 0 {

@@ -24,6 +24,10 @@ func eventText(e Event) string {
 		return fmt.Sprintf("worked %s processed %d err %v", e.Done.work.life.name, e.Done.Processed, e.Done.Err)
 	case Restored:
 		return fmt.Sprintf("restored %s err %v", e.life.name, e.Err)
+	case Levelled:
+		return "levelled " + e.standby.slot.name
+	case Unfollowed:
+		return fmt.Sprintf("unfollowed %s kept %t err %v", e.standby.slot.name, e.Released.Set != nil, e.Err)
 	case CommitAnswered:
 		return fmt.Sprintf("commit %d sent %t err %v", e.Round, e.Sent, e.Err)
 	case TransactionEnded:
@@ -49,6 +53,10 @@ func actionText(a Action) string {
 		return "restore " + a.life.name
 	case CancelRestore:
 		return "cancel restore " + a.life.name
+	case Follow:
+		return "follow " + a.standby.slot.name
+	case Unfollow:
+		return fmt.Sprintf("unfollow %s keep %t", a.standby.slot.name, a.Keep)
 	case Run:
 		w := a.Work
 		return fmt.Sprintf("run %s open %t seal %d failed %d unit %t batches %d process %t finish %d",

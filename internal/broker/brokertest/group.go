@@ -257,6 +257,8 @@ type Membership struct {
 	identity   broker.Identity
 	valid      bool // Identity is known to the instance
 	owned      []broker.TaskID
+	standbys   []broker.TaskID
+	warmups    []broker.TaskID
 	topology   broker.GroupTopology
 	subscribes int
 	rejoins    int
@@ -428,7 +430,22 @@ func (m *Membership) assign(tasks []broker.TaskID) {
 		m.revoke(gone)
 	}
 	m.owned = tasks
-	m.push(broker.MembershipEvent{Kind: broker.Assigned, Tasks: tasks, Inputs: m.inputsOf(tasks), Identity: m.identity})
+	m.push(broker.MembershipEvent{
+		Kind: broker.Assigned, Tasks: tasks, Standbys: without(m.standbys, tasks), Warmups: without(m.warmups, tasks),
+		Inputs: m.inputsOf(tasks), Identity: m.identity,
+	})
+}
+
+// without gives tasks that are not among others.
+func without(tasks, others []broker.TaskID) []broker.TaskID {
+	return slices.DeleteFunc(slices.Clone(tasks), func(t broker.TaskID) bool { return slices.Contains(others, t) })
+}
+
+// Copies says what the member is asked to keep and to make from the next Sync on, as far as it does not get the tasks.
+func (m *Membership) Copies(standbys, warmups []broker.TaskID) {
+	m.g.c.mu.Lock()
+	defer m.g.c.mu.Unlock()
+	m.standbys, m.warmups = slices.Clone(standbys), slices.Clone(warmups)
 }
 
 // inputsOf finds the partitions of tasks by the subscribed topology.
