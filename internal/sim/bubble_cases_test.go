@@ -58,7 +58,7 @@ func TestC092_abortsAndRebalancesWithFullBuffers(t *testing.T) {
 		if b.work.complete() == nil {
 			b.t.Fatal("everything was done before the last rebalance")
 		}
-		b.untilComplete(o, 60*time.Second)
+		b.untilComplete(o, 3*time.Minute) // each abort costs a task half a second and more
 		if abort.Hits() == 0 {
 			b.t.Error("no transaction was aborted")
 		}
