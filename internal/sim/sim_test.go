@@ -49,16 +49,32 @@ func simulate(seed uint64, sc scenario) (*world, error) {
 
 // report tells what is needed to find out why a seed fails.
 func report(w *world, err error) string {
-	return fmt.Sprintf("seed %d: %v\n\n%v\n\nwhat went wrong on purpose:\n%s\n\nthe end of the trace:\n%s\n\nrun it again with MILLRACE_SEED=%d go test -run TestSim ./internal/sim",
-		w.seed, err, w.scenario, strings.Join(w.faults, "\n"), w.tail(80), w.seed)
+	test := "TestSim$"
+	if w.copies {
+		test = "TestSim_copies$"
+	}
+	return fmt.Sprintf("seed %d: %v\n\n%v\n\nwhat went wrong on purpose:\n%s\n\nthe end of the trace:\n%s\n\nrun it again with MILLRACE_SEED=%d go test -run '%s' ./internal/sim",
+		w.seed, err, w.scenario, strings.Join(w.faults, "\n"), w.tail(80), w.seed, test)
 }
 
 // TestSim runs whole instances through everything that goes wrong.
-func TestSim(t *testing.T) {
-	all, one := seeds(t, 30)
+func TestSim(t *testing.T) { simulateAll(t, 30, drawScenario) }
+
+// TestSim_copies does so with instances that keep copies of each other's tasks and take them over.
+func TestSim_copies(t *testing.T) {
+	simulateAll(t, 20, func(seed uint64) scenario {
+		sc := drawScenario(seed)
+		sc.copies = true
+		return sc
+	})
+}
+
+func simulateAll(t *testing.T, normally int, draw func(seed uint64) scenario) {
+	t.Helper()
+	all, one := seeds(t, normally)
 	failed := 0
 	for _, seed := range all {
-		w, err := simulate(seed, drawScenario(seed))
+		w, err := simulate(seed, draw(seed))
 		if one && os.Getenv("MILLRACE_SIM_TRACE") != "" {
 			if e := os.WriteFile(os.Getenv("MILLRACE_SIM_TRACE"), []byte(strings.Join(w.trace, "\n")+"\n"), 0o644); e != nil {
 				t.Error(e)
@@ -81,7 +97,7 @@ func TestSim(t *testing.T) {
 func TestSim_sameSeedSameTrace(t *testing.T) {
 	for seed := range uint64(50) {
 		sc := drawScenario(seed)
-		sc.steps = 800
+		sc.steps, sc.copies = 800, seed%5 == 0
 		a, err := simulate(seed, sc)
 		if err != nil {
 			t.Fatal(report(a, err))

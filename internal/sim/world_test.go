@@ -27,6 +27,7 @@ type scenario struct {
 	often     string // a kind of trouble that comes more often than others
 	broken    brokenRule
 	emitLimit int64 // what one record may send, 0 for no bound
+	copies    bool  // instances are asked for standbys and warm-ups
 }
 
 // drawScenario lets a seed choose.
@@ -40,8 +41,8 @@ func drawScenario(seed uint64) scenario {
 }
 
 func (s scenario) String() string {
-	return fmt.Sprintf("%s, exactly once %t, cached %t, in memory %t, %d instances, %d steps, trouble %d, %d ms for a record",
-		s.workload.Name, s.exactly, s.cached, s.inMemory, s.instances, s.steps, s.trouble, s.deadline)
+	return fmt.Sprintf("%s, exactly once %t, cached %t, in memory %t, copies %t, %d instances, %d steps, trouble %d, %d ms for a record",
+		s.workload.Name, s.exactly, s.cached, s.inMemory, s.copies, s.instances, s.steps, s.trouble, s.deadline)
 }
 
 // world is the whole of a simulation: a cluster, the instances of an application, the clock, and one source of chance.
@@ -241,6 +242,9 @@ func (w *world) rebalance() {
 		}
 		return able[w.rng.IntN(len(able))]
 	}
+	if w.copies && !w.coord.Busy() {
+		w.askForCopies(members)
+	}
 	if w.coord.Rebalance(choose) {
 		w.note("group: a rebalance begins")
 		w.due = false
@@ -249,6 +253,22 @@ func (w *world) rebalance() {
 				p.rejoins = p.member.Rejoins()
 			}
 		}
+	}
+}
+
+// askForCopies asks each member for copies of any tasks that it does not get.
+func (w *world) askForCopies(members []*brokertest.Membership) {
+	for _, m := range members {
+		var standbys, warmups []broker.TaskID
+		for _, id := range w.coord.Tasks() {
+			switch w.rng.IntN(4) {
+			case 0:
+				standbys = append(standbys, id)
+			case 1:
+				warmups = append(warmups, id)
+			}
+		}
+		m.Copies(standbys, warmups)
 	}
 }
 
