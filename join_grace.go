@@ -45,7 +45,7 @@ func graceBuffer[K, V, VT any](s *step, in Stream[K, V], t Table[K, VT], node st
 	s.checkSerde("store "+store, key, value)
 	s.b.t.AddStore(topology.Store{
 		Name: store, Kind: topology.KeyValue, Persistent: !s.inMemory, Logged: !s.noLog, TopicConfigs: maps.Clone(s.topicConfig),
-		Auto: !named, Pos: s.pos, Op: &op.BufferFactory{Spec: op.StoreSpec{Name: store, Logged: !s.noLog}, Stream: true},
+		Auto: !named, Pos: s.pos, HoldsBack: true, Op: &op.BufferFactory{Spec: op.StoreSpec{Name: store, Logged: !s.noLog}, Stream: true},
 	}, node)
 	return key, value, true
 }

@@ -305,7 +305,7 @@ func (j *streamJoin[K, VL, VR, R]) addStores(spec *op.StreamJoinSpec[K, VL, VR, 
 	}
 	j.b.t.AddStore(topology.Store{
 		Name: j.stores.shared, Kind: topology.KeyValue, Persistent: !j.inMemory, Logged: !j.noLog, TopicConfigs: maps.Clone(j.topicConfig),
-		Auto: j.stores.auto, Pos: j.pos, Def: spec,
+		Auto: j.stores.auto, Pos: j.pos, Def: spec, HoldsBack: true,
 		Op: &op.UnmatchedFactory{Spec: op.StoreSpec{Name: j.stores.shared, Logged: !j.noLog}, Left: j.left, Right: j.right},
 	}, n.this, n.other)
 }

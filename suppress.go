@@ -243,7 +243,7 @@ func (t Table[K, V]) Suppress(sup Suppression, opts ...StepOption) Table[K, V] {
 	} else {
 		s.b.t.AddStore(topology.Store{
 			Name: store, Kind: topology.Buffer, Persistent: !s.inMemory, Logged: !s.noLog, TopicConfigs: maps.Clone(s.topicConfig),
-			Auto: auto, Pos: s.pos, Def: out.spec,
+			Auto: auto, Pos: s.pos, Def: out.spec, HoldsBack: true,
 			Op: &op.BufferFactory{Spec: op.StoreSpec{Name: store, Logged: !s.noLog}},
 		}, node)
 	}

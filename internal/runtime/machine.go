@@ -37,6 +37,10 @@ type Settings struct {
 	HighBytes     int64 // and bytes
 	ProducerBytes int64 // bytes on their way at which no task processes
 
+	// ChangelogsFollow has the changelog records of each task wait for the results of their turn under at-least-once, and not of
+	// those alone that hold results back. For tests.
+	ChangelogsFollow bool
+
 	// ExactlyOnce commits records, offsets and state of all tasks in transactions. The producer is a broker.Transactions then.
 	ExactlyOnce          bool
 	TransactionTimeoutMs int64

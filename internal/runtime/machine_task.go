@@ -129,13 +129,14 @@ func (m *Machine) beginRestore(s *slot) {
 	m.restores++
 	l := &life{slot: s, name: s.name, kept: s.kept}
 	var stores []string
-	logged := false
+	logged, follows := false, m.set.ChangelogsFollow
 	for _, st := range s.sub.Stores {
 		stores = append(stores, st.Name)
 		logged = logged || st.Logged && st.SourceTopic == ""
+		follows = follows || st.HoldsBack
 	}
 	l.box = m.newOutbox(stores, func() { m.cfg.Wake(Looked{life: l}) })
-	l.box.ordered = logged && !m.set.ExactlyOnce && !m.set.Broken.Together
+	l.box.ordered = logged && follows && !m.set.ExactlyOnce && !m.set.Broken.Together
 	l.refused = s.refused
 	l.box.setSolo(s.solo)
 	s.life = l

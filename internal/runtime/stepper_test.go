@@ -90,7 +90,7 @@ func newStepperAt(t *testing.T, c *brokertest.Cluster, topo *topology.Topology, 
 		Settings: Settings{
 			CommitIntervalMs: 100, CommitTimeoutMs: 5000, RebalanceTimeoutMs: 6000, TaskTimeoutMs: 60_000, MaxPollIntervalMs: 300_000,
 			DrainTimeoutMs: 10_000, PurgeIntervalMs: 30_000, BackoffMs: 500, BackoffMaxMs: 4000, Workers: 2, Restores: 2,
-			HighRecords: 1000, HighBytes: 1 << 20, ProducerBytes: 1 << 20,
+			HighRecords: 1000, HighBytes: 1 << 20, ProducerBytes: 1 << 20, ChangelogsFollow: true,
 		},
 		Restore: restore.Config{Admin: c.Admin(), Reader: c.Reader(), NowMs: s.clock.NowMs, Logger: log},
 		OpenSet: func(_ string, specs []state.Spec, _ state.ChangelogIdentity) (*state.Set, error) {

@@ -49,6 +49,10 @@ type Store struct {
 	HistoryMs    int64 // Versioned: for how long an old version is kept
 	JoinWindow   bool  // the store holds records of a stream-stream join; its changelog is deleted and not compacted
 
+	// HoldsBack says that the rows are results that leave later, once, and never again when input is processed anew: those of a
+	// suppression, of a grace buffer, of an outer join.
+	HoldsBack bool
+
 	// TopicConfigs are settings of the changelog topic; they win over all others.
 	TopicConfigs map[string]string
 	// SourceTopic is a topic that the sub-topology reads and that serves as the changelog: none is made then, Logged or
