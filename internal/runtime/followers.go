@@ -35,9 +35,41 @@ type follower struct {
 	standby *standby
 	job     *restore.Standby
 	open    bool
-	looked  bool      // once at least
+	looked  bool      // once at least; of use to a Stepper
 	told    bool      // that it is level
 	ending  *Unfollow // as soon as may be
+}
+
+// levelled notes how far a copy is, and tells whether it is level for the first time.
+func (x *follower) levelled(within int64) bool {
+	behind := x.job.Behind()
+	x.standby.at.Store(x.job.Position())
+	x.standby.behind.Store(behind)
+	if behind > within || x.told {
+		return false
+	}
+	x.told = true
+	return true
+}
+
+// end lets go of a copy, with its stores if they are to be kept and are open.
+func (x *follower) end(keep bool) (e Unfollowed) {
+	e.standby = x.standby
+	if keep && x.open {
+		e.Released, e.Err = x.job.Release()
+	} else {
+		e.Err = x.job.Close()
+	}
+	return e
+}
+
+// fail lets go of a copy for an error.
+func (x *follower) fail(err error) Unfollowed {
+	x.open = false
+	if e := x.job.Close(); e != nil {
+		err = errors.Join(err, e)
+	}
+	return Unfollowed{standby: x.standby, Err: err}
 }
 
 const (
@@ -200,11 +232,7 @@ func (f *followers) look(ctx context.Context, all []*follower) error {
 
 // told tells what has become of a copy.
 func (f *followers) told(x *follower) {
-	x.standby.at.Store(x.job.Position())
-	behind := x.job.Behind()
-	x.standby.behind.Store(behind)
-	if behind <= f.within && !x.told {
-		x.told = true
+	if x.levelled(f.within) {
 		f.post(Levelled{standby: x.standby})
 	}
 }
@@ -219,27 +247,18 @@ func (f *followers) end() {
 			continue
 		}
 		f.forget(x)
-		answer := Unfollowed{standby: x.standby}
-		if order.Keep && x.open {
-			answer.Released, answer.Err = x.job.Release()
-		} else {
-			answer.Err = x.job.Close()
-		}
-		f.post(answer)
+		f.post(x.end(order.Keep))
 	}
 }
 
 // fail lets go of a copy for an error.
 func (f *followers) fail(ctx context.Context, x *follower, err error) {
-	x.open = false
 	f.forget(x)
-	if e := x.job.Close(); e != nil {
-		err = errors.Join(err, e)
-	}
+	answer := x.fail(err)
 	if ctx.Err() != nil {
-		err = ctx.Err()
+		answer.Err = ctx.Err()
 	}
-	f.post(Unfollowed{standby: x.standby, Err: err})
+	f.post(answer)
 }
 
 func (f *followers) forget(x *follower) {

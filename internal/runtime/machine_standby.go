@@ -37,10 +37,6 @@ const (
 	standbyEnding                        // the carrier was asked for it
 )
 
-func (p standbyPhase) String() string {
-	return [...]string{"waiting", "following", "ending"}[p]
-}
-
 // takeStandbys compares the copies that an assignment asks for with what is there.
 func (m *Machine) takeStandbys(e broker.MembershipEvent) {
 	for _, sb := range m.standbys {

@@ -111,8 +111,8 @@ func (m *Machine) advanceWaiting(s *slot) {
 		}
 		s.after = nil
 	}
-	if m.standbyOf(s.id) != nil {
-		m.advanceStandbys() // the task begins with its stores
+	if sb := m.standbyOf(s.id); sb != nil {
+		m.advanceStandby(sb) // the task begins with its stores
 		if m.standbyOf(s.id) != nil {
 			return
 		}

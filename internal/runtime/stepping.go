@@ -244,18 +244,9 @@ func (s *Stepper) follow(i int) Event {
 	err := s.followOn(ctx, x)
 	if err != nil {
 		s.follows = slices.Delete(s.follows, i, i+1)
-		if e := x.job.Close(); e != nil {
-			err = errors.Join(err, e)
-		}
-		return Unfollowed{standby: x.standby, Err: err}
+		return x.fail(err)
 	}
-	if !x.looked {
-		return nil
-	}
-	x.standby.at.Store(x.job.Position())
-	x.standby.behind.Store(x.job.Behind())
-	if !x.told && x.job.Behind() <= s.machine.set.AcceptableLag {
-		x.told = true
+	if x.looked && x.levelled(s.machine.set.AcceptableLag) {
 		return Levelled{standby: x.standby}
 	}
 	return nil
@@ -291,13 +282,7 @@ func (s *Stepper) unfollow(a Unfollow) {
 	}
 	x := s.follows[i]
 	s.follows = slices.Delete(s.follows, i, i+1)
-	e := Unfollowed{standby: x.standby}
-	if a.Keep && x.open {
-		e.Released, e.Err = x.job.Release()
-	} else {
-		e.Err = x.job.Close()
-	}
-	s.post(e)
+	s.post(x.end(a.Keep))
 }
 
 // commit sends a plain offset commit.
