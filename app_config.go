@@ -183,9 +183,9 @@ func (a *App) clients(cfg *runtime.RunnerConfig, budgets config.Budgets) error {
 			Assign: assign.Policy{
 				AcceptableLag: c.AcceptableLag, MaxWarmups: c.MaxWarmups, Standbys: c.Standbys, RackTags: c.RackTags,
 			}.Round,
-			Lags: c.MaxWarmups > 0 || c.Standbys > 0, Positions: m.Positions, Tags: c.ClientTags,
+			Lags: c.MaxWarmups > 0 || c.Standbys > 0, Copies: m.Copies, Tags: c.ClientTags,
 			Group: c.ApplicationID, ProcessID: process, InstanceID: m.InstanceID, HeartbeatInterval: c.HeartbeatInterval,
-			SessionTimeout: c.SessionTimeout, RebalanceTimeout: c.RebalanceTimeout, Stored: m.Stored,
+			SessionTimeout: c.SessionTimeout, RebalanceTimeout: c.RebalanceTimeout,
 			Transactional: m.Transactional, Logger: a.log,
 		})
 		if err != nil {

@@ -80,7 +80,7 @@ type GroupMember struct {
 	ProcessID  string   // names the state directory, and outlives restarts
 	Generation int32    // in which Owned was given, -1 if the member has nothing
 	Owned      []TaskID // what it runs now, by its own word
-	Stored     []TaskID // whose state it has on disk, by its own word
+	Stored     []TaskID // whose state it has, on disk or as a copy, by its own word
 	Refused    []TaskID // that it cannot run now, by its own word
 	// Standbys are the tasks whose state it keeps level with their changelogs, by its own word.
 	Standbys []TaskID

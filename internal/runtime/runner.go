@@ -50,10 +50,9 @@ type Member struct {
 	InstanceID string
 	// ProcessID is that of the state directory; empty without one.
 	ProcessID string
-	// Stored lists the tasks of which the instance has state on disk; nil without a state directory.
-	Stored func() []broker.TaskID
-	// Positions says how far the state of tasks is of which it has a copy.
-	Positions func() map[broker.TaskID]int64
+	// Copies says of which tasks the instance has state, on disk or as a standby, and how far it is: the sum of the positions in
+	// the changelogs.
+	Copies func() map[broker.TaskID]int64
 	// Transactional is the transactional id under which the instance writes; empty under at-least-once.
 	Transactional string
 }

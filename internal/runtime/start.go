@@ -216,9 +216,9 @@ func (r *Runner) fillGlobals(ctx context.Context) error {
 
 // join opens the membership and makes the machine.
 func (r *Runner) join(context.Context) (err error) {
-	who := Member{InstanceID: r.cfg.InstanceID, Positions: r.positions}
+	who := Member{InstanceID: r.cfg.InstanceID, Copies: r.copies}
 	if r.db != nil {
-		who.ProcessID, who.Stored = r.db.ProcessID(), r.stored
+		who.ProcessID = r.db.ProcessID()
 		if who.InstanceID == "" && r.cfg.StaticByDir {
 			who.InstanceID = who.ProcessID
 		}
@@ -325,24 +325,16 @@ func (r *Runner) headers(name string) (map[string]state.Header, error) {
 	return m, nil
 }
 
-// stored lists the tasks of which there is state on disk.
-func (r *Runner) stored() []broker.TaskID {
-	at := r.onDisk()
-	ids := slices.Collect(maps.Keys(at))
-	broker.SortTasks(ids)
-	return ids
-}
-
 // onDisk says, for each task of which there is state on disk, how far it is: the sum of the positions of its stores.
 func (r *Runner) onDisk() map[broker.TaskID]int64 {
+	at := make(map[broker.TaskID]int64)
 	if r.db == nil {
-		return nil
+		return at
 	}
 	all, err := r.db.Tasks()
 	if err != nil {
-		return nil // it only says where a task would be restored sooner
+		return at // it only says where a task would be restored sooner
 	}
-	at := make(map[broker.TaskID]int64)
 	for _, s := range all {
 		var id broker.TaskID
 		if _, err := fmt.Sscanf(s.Task, "%d_%d", &id.Subtopology, &id.Partition); err != nil {
@@ -356,12 +348,9 @@ func (r *Runner) onDisk() map[broker.TaskID]int64 {
 	return at
 }
 
-// positions says how far the state is of tasks of which the instance has a copy, running or on disk.
-func (r *Runner) positions() map[broker.TaskID]int64 {
+// copies says the same of all tasks of which the instance has a copy, running or on disk.
+func (r *Runner) copies() map[broker.TaskID]int64 {
 	at := r.onDisk()
-	if at == nil {
-		at = make(map[broker.TaskID]int64)
-	}
 	maps.Copy(at, r.followers.copies())
 	return at
 }

@@ -431,14 +431,9 @@ func (m *Membership) assign(tasks []broker.TaskID) {
 	}
 	m.owned = tasks
 	m.push(broker.MembershipEvent{
-		Kind: broker.Assigned, Tasks: tasks, Standbys: without(m.standbys, tasks), Warmups: without(m.warmups, tasks),
+		Kind: broker.Assigned, Tasks: tasks, Standbys: broker.WithoutTasks(m.standbys, tasks), Warmups: broker.WithoutTasks(m.warmups, tasks),
 		Inputs: m.inputsOf(tasks), Identity: m.identity,
 	})
-}
-
-// without gives tasks that are not among others.
-func without(tasks, others []broker.TaskID) []broker.TaskID {
-	return slices.DeleteFunc(slices.Clone(tasks), func(t broker.TaskID) bool { return slices.Contains(others, t) })
 }
 
 // Copies says what the member is asked to keep and to make from the next Sync on, as far as it does not get the tasks.

@@ -42,11 +42,9 @@ type MembershipConfig struct {
 	// RevokeTimeout is how long a Revoked event may take; the tasks are given up then, done or not. Default
 	// RebalanceTimeout.
 	RevokeTimeout time.Duration
-	// Stored, if set, lists the tasks whose state the instance has on disk. It is called on a goroutine of the client
-	// whenever the member joins and must return quickly.
-	Stored func() []broker.TaskID
-	// Positions, if set, says how far the state of tasks is that are stored or kept as standbys. It is called like Stored.
-	Positions func() map[broker.TaskID]int64
+	// Copies, if set, says of which tasks the instance has state, on disk or as a standby, and how far it is: the sum of the
+	// positions in the changelogs. It is called on a goroutine of the client whenever the member joins and must return quickly.
+	Copies func() map[broker.TaskID]int64
 	// Lags says that Assign goes by how far copies are behind: the leader asks where changelogs end before each round.
 	Lags bool
 	// Rack and Tags say where the instance runs. Kafka properties: client.rack, client.tag.*.
@@ -231,15 +229,10 @@ func (m *Membership) Refuse(tasks ...broker.TaskID) {
 		return
 	}
 	m.refused = tasks
-	m.owned = without(m.owned, tasks)
+	m.owned = broker.WithoutTasks(m.owned, tasks)
 	m.nonce++
 	m.mu.Unlock()
 	m.c.ForceRebalance()
-}
-
-// without gives tasks that are not among others. It does not change what it is given.
-func without(tasks, others []broker.TaskID) []broker.TaskID {
-	return slices.DeleteFunc(slices.Clone(tasks), func(t broker.TaskID) bool { return slices.Contains(others, t) })
 }
 
 // Leave implements broker.Membership. It sends no Revoked: give up and commit what is owned before. A member that is not
@@ -335,13 +328,9 @@ func (m *Membership) memberID() string {
 // does not know it any more), what was owned is lost, here, before the client joins under another one.
 func (m *Membership) joining() (broker.GroupTopology, memberData) {
 	id := m.memberID()
-	var stored []broker.TaskID
-	if m.cfg.Stored != nil {
-		stored = m.cfg.Stored()
-	}
-	var positions map[broker.TaskID]int64
-	if m.cfg.Positions != nil {
-		positions = m.cfg.Positions()
+	var copies map[broker.TaskID]int64
+	if m.cfg.Copies != nil {
+		copies = m.cfg.Copies()
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -349,9 +338,9 @@ func (m *Membership) joining() (broker.GroupTopology, memberData) {
 		m.lose()
 	}
 	d := memberData{
-		ProcessID: m.cfg.ProcessID, Signature: m.topology.Signature, Generation: m.ownedGen, Owned: m.owned, Stored: stored,
+		ProcessID: m.cfg.ProcessID, Signature: m.topology.Signature, Generation: m.ownedGen, Owned: m.owned, Stored: slices.Collect(maps.Keys(copies)),
 		Nonce: m.nonce, Refused: m.refused, Transactional: m.cfg.Transactional,
-		Standbys: m.standbys, Positions: positions, Rack: m.cfg.Rack, Tags: m.cfg.Tags,
+		Standbys: m.standbys, Positions: copies, Rack: m.cfg.Rack, Tags: m.cfg.Tags,
 	}
 	return m.topology, d
 }
@@ -405,7 +394,7 @@ func (m *Membership) synced(assignment []byte) error {
 		m.next.tasks, m.next.standbys, m.next.warmups = data.Tasks, data.Standbys, data.Warmups
 		m.next.inputs = inputsOf(m.topology, data.Tasks, &a)
 		// A static member that was restarted has refused nothing, and is given what it had before.
-		m.next.again = len(data.GiveUp) > 0 || len(without(data.Refused, m.refused)) > 0
+		m.next.again = len(data.GiveUp) > 0 || len(broker.WithoutTasks(data.Refused, m.refused)) > 0
 	}
 	return nil
 }
@@ -468,7 +457,7 @@ func (m *Membership) assigned() {
 	if m.leaving {
 		return
 	}
-	if taken := without(next.tasks, m.refused); len(taken) < len(next.tasks) {
+	if taken := broker.WithoutTasks(next.tasks, m.refused); len(taken) < len(next.tasks) {
 		// Refused after the member had joined: the leader learns it in the next round.
 		next.tasks, next.again = taken, true
 		next.inputs = maps.Clone(next.inputs)

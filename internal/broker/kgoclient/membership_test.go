@@ -582,9 +582,9 @@ func TestMembership_rejoinTellsNewData(t *testing.T) {
 	topic(t, c, "in", 2, nil)
 	mcfg := fast()
 	stored := make(chan struct{}, 100)
-	mcfg.Stored = func() []broker.TaskID {
+	mcfg.Copies = func() map[broker.TaskID]int64 {
 		stored <- struct{}{}
-		return []broker.TaskID{{Partition: 1}}
+		return map[broker.TaskID]int64{{Partition: 1}: 0}
 	}
 	leader := join(t, cfg, fast(), reads("s", []string{"in"}))
 	leader.until(broker.Assigned, hasTasks(2))

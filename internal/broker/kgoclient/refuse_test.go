@@ -41,7 +41,7 @@ func TestMembership_refusedTaskGoesToAnother(t *testing.T) {
 		a.until(broker.Assigned, func(e broker.MembershipEvent) bool { return e.Identity.Generation >= last })
 	}
 	refused = a.owned[0]
-	keeps := without(a.owned, []broker.TaskID{refused})
+	keeps := broker.WithoutTasks(a.owned, []broker.TaskID{refused})
 	a.Refuse(refused)
 	a.owned = keeps // it knows so itself
 	x := b.next()

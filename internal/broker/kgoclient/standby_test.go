@@ -54,7 +54,7 @@ func TestMembership_warmupsComeBeforeTasks(t *testing.T) {
 	start := func() (*member, *copies) {
 		has := &copies{at: make(map[broker.TaskID]int64)}
 		mcfg := fast()
-		mcfg.Assign, mcfg.Lags, mcfg.Positions = assign.Policy{MaxWarmups: 2, Standbys: 1, AcceptableLag: 10}.Round, true, has.positions
+		mcfg.Assign, mcfg.Lags, mcfg.Copies = assign.Policy{MaxWarmups: 2, Standbys: 1, AcceptableLag: 10}.Round, true, has.positions
 		return join(t, cfg, mcfg, topology), has
 	}
 	a, _ := start()
