@@ -109,3 +109,49 @@ func ExampleMemoryLimit() {
 	fmt.Println(m.Processed, "processed,", m.RecordsOversized, "oversized")
 	// Output: 2 processed, 1 oversized
 }
+
+// A second instance keeps a copy of the state of the first one's task, and would go on with it at once. How far its copies are, it
+// tells in its metrics.
+func ExampleStandbys() {
+	addrs, stop := brokerWith([]string{"words"}, "mill", "race", "mill")
+	defer stop()
+	b := millrace.NewBuilder()
+	words := millrace.From(b, millrace.NewTopic("words", serde.String, serde.String))
+	millrace.Count(words.GroupByKey(), millrace.As("counts"))
+	topology, err := b.Build()
+	if err != nil {
+		log.Fatal(err)
+	}
+	instance := func() *millrace.App {
+		app, err := millrace.NewApp(topology, millrace.ApplicationID("words"), millrace.Brokers(addrs...), millrace.InMemoryState(), millrace.CommitInterval(10*time.Millisecond),
+			millrace.Standbys(1), millrace.MaxWarmups(2), millrace.AcceptableLag(0))
+		if err != nil {
+			log.Fatal(err)
+		}
+		return app
+	}
+	first, second := instance(), instance()
+	runUntilDone(first, func() {
+		ctx, leave := context.WithTimeout(context.Background(), time.Minute)
+		defer leave()
+		for first.State() != millrace.Running && ctx.Err() == nil {
+			<-time.After(10 * time.Millisecond)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- second.Run(ctx) }()
+		for ctx.Err() == nil {
+			for _, s := range second.Metrics().Standbys {
+				if s.Behind == 0 {
+					fmt.Printf("the copy of task %d_%d is level\n", s.Task.Subtopology, s.Task.Partition)
+					leave()
+				}
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+		if err := <-ended; err != nil {
+			log.Fatal(err)
+		}
+	})
+	// Output:
+	// the copy of task 0_0 is level
+}
