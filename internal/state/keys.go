@@ -95,8 +95,34 @@ var comparer = func() *pebble.Comparer {
 	c := *pebble.DefaultComparer
 	c.Name = "millrace.state.v1"
 	c.Split = splitKey
+	c.Separator, c.ImmediateSuccessor = separator, successorOfPrefix
 	return &c
 }()
+
+// separator is a short key from a up to b for the index of a table. It is shortened within a's prefix or not at all: a row's
+// key that ends amid its suffix would be a prefix by itself to splitKey, sort behind all rows of the key by it, and amid
+// them by its bytes.
+func separator(dst, a, b []byte) []byte {
+	n, prefix := len(dst), a[:splitKey(a)]
+	if len(prefix) > 0 {
+		dst = pebble.DefaultComparer.Separator(dst, prefix, b[:splitKey(b)])
+	}
+	if bytes.Equal(dst[n:], prefix) {
+		return append(dst[:n], a...)
+	}
+	return dst
+}
+
+// successorOfPrefix is the least prefix behind a prefix. Behind the prefix of rows that is not the prefix with a zero, which
+// sorts before the rows by its bytes.
+func successorOfPrefix(dst, prefix []byte) []byte {
+	if isRowPrefix(prefix) {
+		dst = append(dst, prefix...)
+		dst[len(dst)-1] = terminator + 1
+		return dst
+	}
+	return pebble.DefaultComparer.ImmediateSuccessor(dst, prefix)
+}
 
 // keySchema is how tables lay out keys in columns. It is given here lest it follow a default of the library.
 var keySchema = colblk.DefaultKeySchema(comparer, 16)
@@ -114,11 +140,17 @@ func splitKey(k []byte) int {
 	default:
 		return n
 	}
-	// Behind the segment the two bytes 00 01 stand at the end of the key alone.
-	if n-2 < rowKeyAt || k[n-2] != escape || k[n-1] != terminator {
+	if n < 0 || !isRowPrefix(k[:n]) {
 		return len(k)
 	}
 	return n
+}
+
+// isRowPrefix says whether a key is the whole prefix of rows of a window or session store. Behind the segment the two bytes
+// 00 01 stand at the end of the key alone.
+func isRowPrefix(k []byte) bool {
+	n := len(k)
+	return n-2 >= rowKeyAt && (k[tableAt] == tableWindow || k[tableAt] == tableSession) && k[n-2] == escape && k[n-1] == terminator
 }
 
 // incarnation is the prefix of all that one life of a store has in Pebble.

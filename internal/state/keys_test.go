@@ -134,6 +134,59 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+// What Pebble makes of keys for its indexes lies between them in both orders, that of the bytes and that of prefixes and
+// suffixes: beside every other row of these keys too.
+func TestSeparatorsKeepTheOrderOfPrefixes(t *testing.T) {
+	for seed := range uint64(2000) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		rows := make([][]byte, 0, 32)
+		for base := randomParts(rng); len(rows) < cap(rows); {
+			p := *base
+			switch rng.IntN(3) {
+			case 0:
+				p.time = int64(rng.Uint64() >> rng.IntN(64))
+			case 1:
+				p.key, p.time = randomKey(rng), int64(rng.Uint64()>>rng.IntN(64))
+			case 2:
+				p = *randomParts(rng)
+			}
+			rows = append(rows, p.encode())
+		}
+		slices.SortFunc(rows, comparer.Compare)
+		rows = slices.CompactFunc(rows, bytes.Equal)
+		for i, a := range rows {
+			made := [][]byte{comparer.ImmediateSuccessor(nil, a[:splitKey(a)]), comparer.Successor(nil, a)}
+			if i+1 < len(rows) {
+				b := rows[i+1]
+				s := comparer.Separator([]byte("kept"), a, b)[len("kept"):]
+				if comparer.Compare(s, a) < 0 || comparer.Compare(s, b) >= 0 {
+					t.Fatalf("seed %d: %x does not separate %x from %x", seed, s, a, b)
+				}
+				made = append(made, s)
+			}
+			if next := made[0]; comparer.Compare(next, a) <= 0 {
+				t.Fatalf("seed %d: %x does not follow the rows of %x", seed, next, a)
+			}
+			for _, m := range made {
+				for _, row := range rows {
+					if got, want := byPrefix(m, row), comparer.Compare(m, row); got != want {
+						t.Fatalf("seed %d: %x, made of %x, is %d to the row %x by prefix and suffix, %d by its bytes", seed, m, a, got, row, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// byPrefix is the order that Pebble takes for given: by prefixes first, then by suffixes.
+func byPrefix(a, b []byte) int {
+	n, m := splitKey(a), splitKey(b)
+	if c := bytes.Compare(a[:n], b[:m]); c != 0 {
+		return c
+	}
+	return bytes.Compare(a[n:], b[m:])
+}
+
 // FuzzRowKey: damaged keys are told, not taken for others and not a panic.
 func FuzzRowKey(f *testing.F) {
 	for _, kind := range []Kind{Window, Session} {
