@@ -27,13 +27,23 @@ func (millraceSide) Run(ctx context.Context, c side.Config, p *side.Progress) er
 	if err != nil {
 		return err
 	}
-	app, err := millrace.NewApp(topology,
+	opts := []millrace.AppOption{
 		millrace.ApplicationID(c.AppID), millrace.Brokers(c.Brokers...), millrace.StateDir(c.StateDir),
 		millrace.Guarantee(guarantee), millrace.CommitInterval(c.CommitInterval), millrace.CacheBytes(c.CacheBytes),
-		millrace.OnRestore(restored(p)),
-	)
+		millrace.Standbys(c.Standbys), millrace.OnRestore(restored(p)),
+	}
+	if c.SessionTimeout > 0 {
+		opts = append(opts, millrace.SessionTimeout(c.SessionTimeout))
+	}
+	if c.Stay {
+		opts = append(opts, millrace.StayInGroup())
+	}
+	app, err := millrace.NewApp(topology, opts...)
 	if err != nil {
 		return err
+	}
+	if c.Standbys > 0 {
+		p.Copies(func() side.Copies { return copies(app) })
 	}
 	return app.Run(ctx)
 }
@@ -52,6 +62,18 @@ func restored(p *side.Progress) func(millrace.RestoreProgress) {
 			p.Restored(sum)
 		}
 	}
+}
+
+// copies are the standbys that are known to be level, or how far they are not. Each task of these topologies has one store.
+func copies(app *millrace.App) side.Copies {
+	var c side.Copies
+	for _, s := range app.Metrics().Standbys {
+		if s.Behind >= 0 {
+			c.Stores++
+			c.Behind += s.Behind
+		}
+	}
+	return c
 }
 
 // countedKeys is the string serde that counts each input record as it is decoded, as the Java side's deserializer does.

@@ -42,9 +42,15 @@ const (
 	restartTrial = "restart"
 	restoreTrial = "restore"
 	costTrial    = "eos-cost"
+
+	failoverTrial = "failover"
+	joinTrial     = "join"
+	rollingTrial  = "rolling"
 )
 
-func trials() []string { return []string{restartTrial, restoreTrial, costTrial} }
+func trials() []string {
+	return []string{restartTrial, restoreTrial, costTrial, failoverTrial, joinTrial, rollingTrial}
+}
 
 // partitions of every topic.
 const partitions = 4
@@ -65,7 +71,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&scenarios, "scenario", "",
 		"scenarios, separated by commas (all: "+join(side.Scenarios())+"; only if named: "+join(trials())+")")
 	f.StringVar(&guarantees, "guarantee", side.AtLeastOnce,
-		"guarantees, separated by commas (both: at_least_once,exactly_once_v2); restart and restore take the last one, exactly_once_v2 by default")
+		"guarantees, separated by commas (both: at_least_once,exactly_once_v2); what is run only if named takes the last one, exactly_once_v2 by default")
 	f.StringVar(&values, "value-bytes", "100", "sizes of the values, separated by commas")
 	f.StringVar(&sides, "sides", "", "sides, separated by commas (all: millrace,java,bare)")
 	f.IntVar(&o.repeat, "repeat", 3, "how often everything is run; medians are reported")
@@ -78,7 +84,7 @@ func parse(args []string) (options, error) {
 	f.DurationVar(&o.javaWarmUp, "java-warm-up", 10*time.Second, "the same for Java, whose compiler takes longer")
 	f.DurationVar(&o.measure, "measure", 8*time.Second, "length of the measured window")
 	f.DurationVar(&o.commit, "commit-interval", 0, "commit interval of every side (at_least_once 1s, exactly_once_v2 100ms)")
-	f.IntVar(&o.trialKeys, "trial-keys", 1_000_000, "keys of restart and restore")
+	f.IntVar(&o.trialKeys, "trial-keys", 1_000_000, "keys of restart and restore; of failover, join and rolling, for each of three instances")
 	f.IntVar(&o.pairs, "pairs", 10, "how many pairs of runs eos-cost compares")
 	if err := f.Parse(args); err != nil {
 		return o, err

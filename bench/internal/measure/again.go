@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/millrace-io/millrace/bench/internal/data"
@@ -146,6 +147,7 @@ func (b *Bench) trialInput(ctx context.Context) (*input, error) {
 	in := &input{
 		set:   data.Set{Keys: keys, ValueBytes: trialValueBytes},
 		topic: b.broker.Name("again-input"), table: b.broker.Name("again-table"),
+		partitions: b.settings.Partitions,
 	}
 	if err := kafkatest.MakeTopic(ctx, b.broker, in.topic, b.settings.Partitions); err != nil {
 		return nil, err
@@ -199,7 +201,7 @@ func (b *Bench) resultsFromNow(ctx context.Context, topic string) (*kgo.Client, 
 func (b *Bench) allCommitted(ctx context.Context, group string, in *input) error {
 	for {
 		offsets, err := b.cluster.Admin().FetchOffsetsForTopics(ctx, group, in.topic)
-		if err != nil {
+		if err != nil && !kerr.IsRetriable(err) { // the first group of a cluster waits for the topic of offsets
 			return fmt.Errorf("bench: offsets of %q: %w", group, err)
 		}
 		var sum int64

@@ -26,7 +26,7 @@ type Settings struct {
 	Measure        time.Duration // length of the measured window
 	CommitInterval map[string]time.Duration
 	MaxRecords     int64 // the input may grow so far
-	TrialKeys      int   // keys of sides that are killed and started again
+	TrialKeys      int   // keys of sides that are killed and started again, for each instance
 	Log            func(format string, args ...any)
 }
 
@@ -37,6 +37,7 @@ type Bench struct {
 	broker   kafkatest.Broker
 	inputs   map[int]*input // by value size
 	trial    *input
+	fleet    *input
 	rates    map[key]float64 // records per second, the best seen
 	runs     int
 }
@@ -47,6 +48,8 @@ type input struct {
 	topic   string
 	table   string
 	records int64
+
+	partitions int32
 }
 
 // key is what a rate is remembered by.
@@ -145,7 +148,7 @@ func (b *Bench) input(ctx context.Context, valueBytes int) (*input, error) {
 	in := &input{
 		set:   data.Set{Keys: b.settings.Keys, ValueBytes: valueBytes},
 		topic: b.broker.Name(fmt.Sprintf("input-%d", valueBytes)),
-		table: b.broker.Name(fmt.Sprintf("table-%d", valueBytes)),
+		table: b.broker.Name(fmt.Sprintf("table-%d", valueBytes)), partitions: b.settings.Partitions,
 	}
 	for _, topic := range []string{in.topic, in.table} {
 		if err := kafkatest.MakeTopic(ctx, b.broker, topic, b.settings.Partitions); err != nil {
@@ -239,7 +242,7 @@ func (b *Bench) application(ctx context.Context, c Contender, w Work, in *input)
 		config.CommitInterval = w.CommitInterval
 	}
 	clean = func() error { return errors.Join(os.RemoveAll(state), b.clean(ctx, app)) }
-	if err := kafkatest.MakeTopic(ctx, b.broker, config.Output, b.settings.Partitions); err != nil {
+	if err := kafkatest.MakeTopic(ctx, b.broker, config.Output, in.partitions); err != nil {
 		return config, nil, errors.Join(err, os.RemoveAll(state))
 	}
 	return config, clean, nil

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/millrace-io/millrace/bench/internal/side"
@@ -29,6 +30,7 @@ type process struct {
 	readings chan side.Reading // closed at the end of the output
 	last     side.Reading      // the last one taken from readings
 	restored atomic.Pointer[side.Restored]
+	copies   atomic.Pointer[side.Copies]
 	stderr   tail
 }
 
@@ -55,6 +57,8 @@ func start(ctx context.Context, command []string, c side.Config) (*process, erro
 		for lines.Scan() {
 			if r, ok := side.ParseRestored(lines.Text()); ok {
 				p.restored.Store(&r)
+			} else if c, ok := side.ParseCopies(lines.Text()); ok {
+				p.copies.Store(&c)
 			} else if r, ok := side.ParseReading(lines.Text()); ok {
 				p.readings <- r
 			}
@@ -141,6 +145,28 @@ func (p *process) stop() side.Reading {
 	_ = p.cmd.Wait() // killed, as it should be
 	p.stdin.Close()
 	return p.last
+}
+
+// terminate asks the process to end, which it does in good order, and waits for that.
+func (p *process) terminate(ctx context.Context) error {
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("bench: ending the side: %w", err)
+	}
+	for {
+		select {
+		case r, ok := <-p.readings:
+			if !ok {
+				defer p.stdin.Close()
+				if err := p.cmd.Wait(); err != nil {
+					return fmt.Errorf("bench: the side did not end in good order: %w\n%s", err, p.stderr.String())
+				}
+				return nil
+			}
+			p.last = r
+		case <-ctx.Done():
+			return fmt.Errorf("bench: the side does not end: %w\n%s", context.Cause(ctx), p.stderr.String())
+		}
+	}
 }
 
 // tail keeps the end of what is written to it.

@@ -17,6 +17,8 @@ type Trials struct {
 	Restores map[string][]float64
 	// Costs are throughputs with exactly once over those with at least once, each of two runs one after the other, by side.
 	Costs map[string][]float64
+	// Fleets are what was done to one of several instances.
+	Fleets Fleets
 }
 
 func (t Trials) figures() []Figure {
@@ -39,5 +41,5 @@ func (t Trials) figures() []Figure {
 	add(Figure{Name: "restore: " + killed, Unit: "records/s", Better: higher}, t.Restores, restoredRate)
 	add(Figure{Name: fmt.Sprintf("throughput of exactly once over at least once: %s", side.Count), Unit: "ratio", Better: higher},
 		t.Costs, exactlyOnceCut)
-	return out
+	return append(out, t.Fleets.figures(t.Guarantee)...)
 }

@@ -18,6 +18,7 @@ const reportEvery = 50 * time.Millisecond
 type Progress struct {
 	lanes    [16]lane
 	restored atomic.Pointer[Restored]
+	copies   atomic.Pointer[func() Copies]
 }
 
 type lane struct {
@@ -60,6 +61,27 @@ func ParseRestored(line string) (r Restored, ok bool) {
 		return r, false
 	}
 	return Restored{Stores: n[0], Records: n[1], Took: time.Duration(n[2])}, true
+}
+
+// Copies is what a side has of state that it keeps for others.
+type Copies struct {
+	Stores int64 // copies of stores
+	Behind int64 // how many records of the changelogs they lack, all together
+}
+
+// Copies says whom to ask for the copies.
+func (p *Progress) Copies(ask func() Copies) { p.copies.Store(&ask) }
+
+// String is the line's text, without its end.
+func (c Copies) String() string { return fmt.Sprintf("copies %d %d", c.Stores, c.Behind) }
+
+// ParseCopies reads a line; ok is false for any other line that a side prints.
+func ParseCopies(line string) (c Copies, ok bool) {
+	n, ok := numbers(line, "copies", 2)
+	if !ok {
+		return c, false
+	}
+	return Copies{Stores: n[0], Behind: n[1]}, true
 }
 
 // Reading is one line of progress: how many records the side had taken up at a moment of its own monotonic clock.
@@ -127,6 +149,11 @@ func Main(ctx context.Context, s Side, args []string, in io.Reader, out io.Write
 					return fmt.Errorf("bench: progress: %w", err)
 				}
 				told = r
+			}
+			if ask := p.copies.Load(); ask != nil {
+				if _, err := fmt.Fprintln(out, (*ask)()); err != nil {
+					return fmt.Errorf("bench: progress: %w", err)
+				}
 			}
 			r := Reading{Records: p.Total(), AtNanos: time.Since(start).Nanoseconds()}
 			if _, err := fmt.Fprintln(out, r); err != nil {

@@ -79,6 +79,12 @@ type Config struct {
 	StateDir       string        // exists; empty unless a side is started again
 	// InstanceID makes the side a static member of its group; empty where it is not to be one. millrace is one by default.
 	InstanceID string
+	// Standbys is how many other instances keep a copy of each task's state.
+	Standbys int
+	// SessionTimeout is after how long without a word the group gives up a member; 0 leaves the side's default.
+	SessionTimeout time.Duration
+	// Stay lets the side keep its place in the group when it ends on a signal, to be started again.
+	Stay bool
 }
 
 // Args is the configuration as the arguments of a side's process: words of the form key=value.
@@ -96,6 +102,9 @@ func (c Config) Args() []string {
 		"threads=" + strconv.Itoa(c.Threads),
 		"state-dir=" + c.StateDir,
 		"instance=" + c.InstanceID,
+		"standbys=" + strconv.Itoa(c.Standbys),
+		"session-timeout-ms=" + strconv.FormatInt(c.SessionTimeout.Milliseconds(), 10),
+		"stay=" + strconv.FormatBool(c.Stay),
 	}
 }
 
@@ -124,9 +133,7 @@ func ParseArgs(args []string) (Config, error) {
 		case "output":
 			c.Output = value
 		case "commit-interval-ms":
-			var ms int64
-			ms, err = strconv.ParseInt(value, 10, 64)
-			c.CommitInterval = time.Duration(ms) * time.Millisecond
+			c.CommitInterval, err = milliseconds(value)
 		case "cache-bytes":
 			c.CacheBytes, err = strconv.ParseInt(value, 10, 64)
 		case "threads":
@@ -135,6 +142,12 @@ func ParseArgs(args []string) (Config, error) {
 			c.StateDir = value
 		case "instance":
 			c.InstanceID = value
+		case "standbys":
+			c.Standbys, err = strconv.Atoi(value)
+		case "session-timeout-ms":
+			c.SessionTimeout, err = milliseconds(value)
+		case "stay":
+			c.Stay, err = strconv.ParseBool(value)
 		default:
 			err = fmt.Errorf("unknown key")
 		}
@@ -143,4 +156,9 @@ func ParseArgs(args []string) (Config, error) {
 		}
 	}
 	return c, nil
+}
+
+func milliseconds(s string) (time.Duration, error) {
+	ms, err := strconv.ParseInt(s, 10, 64)
+	return time.Duration(ms) * time.Millisecond, err
 }

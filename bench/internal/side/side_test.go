@@ -16,6 +16,7 @@ func TestArgsRoundTrip(t *testing.T) {
 		Scenario: TumblingCount, Guarantee: ExactlyOnce, Brokers: []string{"127.0.0.1:1", "127.0.0.1:2"}, AppID: "app",
 		Input: "in", Table: "table", Output: "out", CommitInterval: 100 * time.Millisecond, CacheBytes: 1 << 20,
 		Threads: 2, StateDir: "/tmp/a=b", InstanceID: "one",
+		Standbys: 1, SessionTimeout: 6 * time.Second, Stay: true,
 	}
 	got, err := ParseArgs(want.Args())
 	if err != nil {
@@ -49,6 +50,16 @@ func TestRestoredLines(t *testing.T) {
 		t.Errorf("got %v, %v", got, ok)
 	}
 	if got, ok := ParseRestored(Reading{Records: 1, AtNanos: 2}.String()); ok {
+		t.Errorf("a progress line is taken for %v", got)
+	}
+}
+
+func TestCopiesLines(t *testing.T) {
+	want := Copies{Stores: 4, Behind: 12}
+	if got, ok := ParseCopies(want.String()); !ok || got != want {
+		t.Errorf("got %v, %v", got, ok)
+	}
+	if got, ok := ParseCopies(Reading{Records: 1, AtNanos: 2}.String()); ok {
 		t.Errorf("a progress line is taken for %v", got)
 	}
 }
