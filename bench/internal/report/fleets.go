@@ -1,8 +1,6 @@
 package report
 
 import (
-	"slices"
-
 	"github.com/millrace-io/millrace/bench/internal/measure"
 )
 
@@ -33,42 +31,21 @@ const (
 
 func (f Fleets) figures(guarantee string) []Figure {
 	var out []Figure
-	out = append(out, figure("failover with standbys to the first result of each task: "+guarantee, "s", failoverSeconds, f.Warm,
-		func(r measure.Failure) float64 { return r.Took.Seconds() })...)
+	seconds := func(name string) Figure { return Figure{Name: name + ": " + guarantee, Unit: "s", Better: lower} }
+	out = figure(out, seconds("failover with standbys to the first result of each task"), f.Warm, failoverSeconds,
+		func(r measure.Failure) float64 { return r.Took.Seconds() })
 	var restored []float64
 	for _, r := range f.Cold[Millrace] {
 		restored = append(restored, float64(r.Changelog)/restoredRate)
 	}
-	out = append(out, figure("failover without standbys: "+guarantee, "s", failoverSeconds+median(restored), f.Cold,
-		func(r measure.Failure) float64 { return r.Took.Seconds() })...)
-	out = append(out, figure("join: a task that moves is away: "+guarantee, "s", awaySeconds, f.Joins,
-		func(r measure.Joining) float64 { return r.Away.Seconds() })...)
-	out = append(out, figure("join: a task that stays is silent beyond the commit interval: "+guarantee, "s", pauseSeconds, f.Joins,
-		func(r measure.Joining) float64 { return (r.Silent - measure.FleetCommit).Seconds() })...)
-	out = append(out, figure("rolling restart: a task is away: "+guarantee, "s", rolledSeconds, f.Rolls,
-		func(r measure.Rolled) float64 { return r.Away.Seconds() })...)
-	return append(out, figure("rolling restart: rebalances: "+guarantee, "", 0, f.Rolls,
-		func(r measure.Rolled) float64 { return float64(r.Rebalances) })...)
-}
-
-// figure is the medians of what was seen of each side. There is none if nothing was measured.
-func figure[R any](name, unit string, target float64, runs map[string][]R, of func(R) float64) []Figure {
-	values := func(side string) []float64 {
-		var out []float64
-		for _, r := range runs[side] {
-			out = append(out, of(r))
-		}
-		return out
-	}
-	if len(runs) == 0 {
-		return nil
-	}
-	f := Figure{Name: name, Unit: unit, Better: lower, Target: &target}
-	if mine := values(Millrace); len(mine) > 0 {
-		f.Millrace, f.Runs = new(median(mine)), slices.Clone(mine)
-	}
-	if others := values(Java); len(others) > 0 {
-		f.Java = new(median(others))
-	}
-	return []Figure{f.judged()}
+	out = figure(out, seconds("failover without standbys"), f.Cold, failoverSeconds+median(restored),
+		func(r measure.Failure) float64 { return r.Took.Seconds() })
+	out = figure(out, seconds("join: a task that moves is away"), f.Joins, awaySeconds,
+		func(r measure.Joining) float64 { return r.Away.Seconds() })
+	out = figure(out, seconds("join: a task that stays is silent beyond the commit interval"), f.Joins, pauseSeconds,
+		func(r measure.Joining) float64 { return (r.Silent - measure.FleetCommit).Seconds() })
+	out = figure(out, seconds("rolling restart: a task is away"), f.Rolls, rolledSeconds,
+		func(r measure.Rolled) float64 { return r.Away.Seconds() })
+	return figure(out, Figure{Name: "rolling restart: rebalances: " + guarantee, Unit: "rebalances", Better: lower}, f.Rolls, 0,
+		func(r measure.Rolled) float64 { return float64(r.Rebalances) })
 }

@@ -182,3 +182,36 @@ func TestTrials(t *testing.T) {
 		t.Errorf("figures of nothing: %v", figures)
 	}
 }
+
+func TestFleets(t *testing.T) {
+	fleets := NewFleets()
+	if figures := (Trials{Fleets: fleets}).figures(); len(figures) != 0 {
+		t.Errorf("figures of nothing: %v", figures)
+	}
+	fleets.Warm[Millrace] = []measure.Failure{{Took: 6 * time.Second}, {Took: 9 * time.Second}, {Took: 7 * time.Second}}
+	fleets.Cold[Millrace] = []measure.Failure{{Took: 11 * time.Second, Changelog: 1_000_000}}
+	fleets.Joins[Millrace] = []measure.Joining{{Away: 2 * time.Second, Silent: 150 * time.Millisecond}}
+	fleets.Rolls[Millrace] = []measure.Rolled{{Away: time.Second, Rebalances: 1}}
+	want := []struct {
+		name             string
+		millrace, target float64
+		met              bool
+	}{
+		{"failover with", 7, 8.5, true},
+		{"failover without", 11, 10.5, false},
+		{"join: a task that moves", 2, 1, false},
+		{"join: a task that stays", 0.05, 0.1, true},
+		{"rolling restart: a task", 1, 3, true},
+		{"rolling restart: rebalances", 1, 0, false},
+	}
+	figures := (Trials{Fleets: fleets}).figures()
+	if len(figures) != len(want) {
+		t.Fatalf("%d figures, want %d", len(figures), len(want))
+	}
+	for i, w := range want {
+		f := figures[i]
+		if !strings.HasPrefix(f.Name, w.name) || *f.Millrace != w.millrace || *f.Target != w.target || *f.Met != w.met {
+			t.Errorf("%q: %v of %v, met %v; want %+v", f.Name, *f.Millrace, *f.Target, *f.Met, w)
+		}
+	}
+}

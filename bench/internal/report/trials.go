@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/millrace-io/millrace/bench/internal/side"
 )
@@ -23,23 +22,33 @@ type Trials struct {
 
 func (t Trials) figures() []Figure {
 	var out []Figure
-	add := func(f Figure, runs map[string][]float64, target float64) {
-		if len(runs) == 0 {
-			return
-		}
-		f.Target = &target
-		if mine := runs[Millrace]; len(mine) > 0 {
-			f.Millrace, f.Runs = new(median(mine)), slices.Clone(mine)
-		}
-		if others := runs[Java]; len(others) > 0 {
-			f.Java = new(median(others))
-		}
-		out = append(out, f.judged())
-	}
+	number := func(n float64) float64 { return n }
 	killed := fmt.Sprintf("%d keys, %s", t.Keys, t.Guarantee)
-	add(Figure{Name: "restart after a kill to the first result: " + killed, Unit: "s", Better: lower}, t.Restarts, restartSeconds)
-	add(Figure{Name: "restore: " + killed, Unit: "records/s", Better: higher}, t.Restores, restoredRate)
-	add(Figure{Name: fmt.Sprintf("throughput of exactly once over at least once: %s", side.Count), Unit: "ratio", Better: higher},
-		t.Costs, exactlyOnceCut)
+	out = figure(out, Figure{Name: "restart after a kill to the first result: " + killed, Unit: "s", Better: lower},
+		t.Restarts, restartSeconds, number)
+	out = figure(out, Figure{Name: "restore: " + killed, Unit: "records/s", Better: higher}, t.Restores, restoredRate, number)
+	out = figure(out, Figure{Name: fmt.Sprintf("throughput of exactly once over at least once: %s", side.Count), Unit: "ratio", Better: higher},
+		t.Costs, exactlyOnceCut, number)
 	return append(out, t.Fleets.figures(t.Guarantee)...)
+}
+
+// figure appends the medians of a number of each side's runs. It appends nothing if nothing was measured.
+func figure[R any](out []Figure, f Figure, runs map[string][]R, target float64, number func(R) float64) []Figure {
+	if len(runs) == 0 {
+		return out
+	}
+	of := func(side string) (*float64, []float64) {
+		values := make([]float64, 0, len(runs[side]))
+		for _, r := range runs[side] {
+			values = append(values, number(r))
+		}
+		if len(values) == 0 {
+			return nil, nil
+		}
+		return new(median(values)), values
+	}
+	f.Target = &target
+	f.Millrace, f.Runs = of(Millrace)
+	f.Java, _ = of(Java)
+	return append(out, f.judged())
 }
