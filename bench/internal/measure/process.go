@@ -60,11 +60,26 @@ func start(ctx context.Context, command []string, c side.Config) (*process, erro
 			} else if c, ok := side.ParseCopies(lines.Text()); ok {
 				p.copies.Store(&c)
 			} else if r, ok := side.ParseReading(lines.Text()); ok {
-				p.readings <- r
+				p.tell(r)
 			}
 		}
 	}()
 	return p, nil
+}
+
+// tell passes a reading on. Where nobody takes them the oldest is dropped: a side must not wait for who watches it.
+func (p *process) tell(r side.Reading) {
+	for {
+		select {
+		case p.readings <- r:
+			return
+		default:
+		}
+		select {
+		case <-p.readings:
+		default:
+		}
+	}
 }
 
 // await returns the first reading that satisfies.
