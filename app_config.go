@@ -13,6 +13,7 @@ import (
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/broker/kgoclient"
 	"github.com/millrace-io/millrace/internal/config"
+	"github.com/millrace-io/millrace/internal/connect"
 	"github.com/millrace-io/millrace/internal/op"
 	"github.com/millrace-io/millrace/internal/restore"
 	"github.com/millrace-io/millrace/internal/runtime"
@@ -251,41 +252,9 @@ func fetchConfig(c *config.Consumer, request, partition int64) kgoclient.FetchCo
 
 // connection is what a client needs to reach the brokers.
 func (a *App) connection(clientID string, conn *config.Connection) (kgoclient.Config, error) {
-	cfg := kgoclient.Config{
-		Bootstrap: a.opts.cfg.BootstrapServers, ClientID: clientID, Logger: a.opts.logger, Dialer: a.opts.dial,
-		DialTimeout: conn.ConnectionSetup, RequestTimeout: conn.RequestTimeout, RetryBackoff: conn.RetryBackoff,
-		RetryBackoffMax: conn.RetryBackoffMax, MetadataMaxAge: conn.MetadataMaxAge,
-	}
-	sec := &conn.Security
-	if sec.Protocol.TLS() {
-		t, err := sec.TLS.Build()
-		if err != nil {
-			return cfg, err
-		}
-		cfg.TLS = t
-	}
-	if !sec.Protocol.SASL() {
-		return cfg, nil
-	}
-	login := &sec.SASL.Login
-	switch sec.SASL.Mechanism {
-	case config.MechanismPlain:
-		cfg.SASL = kgoclient.Plain(login.Username, login.Password.Reveal())
-	case config.MechanismScram256:
-		cfg.SASL = kgoclient.ScramSHA256(login.Username, login.Password.Reveal())
-	case config.MechanismScram512:
-		cfg.SASL = kgoclient.ScramSHA512(login.Username, login.Password.Reveal())
-	case config.MechanismOAuthBearer:
-		tokens, err := sec.SASL.NewTokenSource(a.opts.clock.Now)
-		if err != nil {
-			return cfg, err
-		}
-		cfg.SASL = kgoclient.OAuthBearer(func(ctx context.Context) (kgoclient.Token, error) {
-			t, err := tokens.Token(ctx)
-			return kgoclient.Token{Token: t.Value.Reveal(), Extensions: t.Extensions}, err
-		})
-	}
-	return cfg, nil
+	cfg, err := connect.Client(a.opts.cfg.BootstrapServers, clientID, conn, a.opts.clock.Now)
+	cfg.Logger, cfg.Dialer = a.opts.logger, a.opts.dial
+	return cfg, err
 }
 
 // handlers are the error policies: what options say, else what properties say.

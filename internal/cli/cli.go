@@ -50,12 +50,13 @@ func Main(ctx context.Context, args []string, c Config) int {
 func newRoot(c Config) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "millrace",
-		Short: "Stream processing for Kafka as a Go library: its demo and its development broker",
-		Long: `millrace is stream processing for Apache Kafka as a Go library. This command shows it at work and brings a broker to
-develop against.`,
+		Short: "Stream processing for Kafka as a Go library: demo, development broker, reset of applications",
+		Long: `millrace is stream processing for Apache Kafka as a Go library. This command shows it at work, brings a broker to
+develop against, and takes an application back to the beginning of its input.`,
 		Example: `  millrace demo                     a month of flights through a topology, on a broker in this process
   millrace demo --once --out out    the same without a terminal, results in files
-  millrace broker                   a Kafka broker for development on 127.0.0.1:9092`,
+  millrace broker                   a Kafka broker for development on 127.0.0.1:9092
+  millrace reset --help             how to let an application begin anew`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
@@ -71,7 +72,7 @@ develop against.`,
 	root.SetOut(c.Stdout)
 	root.SetErr(c.Stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{cmd.CommandPath(), err} })
-	root.AddCommand(newDemo(c), newBroker(), newVersion())
+	root.AddCommand(newDemo(c), newBroker(), newReset(new(resetFlags)), newVersion())
 	return root
 }
 

@@ -127,10 +127,11 @@ func TestUsageErrors(t *testing.T) {
 
 func TestHelp_namesEveryFlagAndGivesExamples(t *testing.T) {
 	for line, want := range map[string][]string{
-		"--help": {"demo", "broker", "version", "millrace demo --once --out out"},
+		"--help": {"demo", "broker", "reset", "version", "millrace demo --once --out out"},
 		"":       {"Usage:", "demo", "broker"},
 		"demo --help": {"--once", "--out DIR", "--json FILE", "--rate", "--partitions", "--grace", "--state-dir DIR",
 			"--brokers HOST:PORT", "--topology FORMAT", "--data DIR", "Examples:", "departures-late"},
+		"reset --help":  {"--application-id ID", "--input-topics TOPICS", "--to-datetime TIME", "--shift-by N", "--state-dir DIR", "--dry-run", "--force", "Examples:"},
 		"broker --help": {"--listen HOST:PORT", "--advertise HOST:PORT", "--data DIR", "Examples:", "127.0.0.1:9092"},
 	} {
 		code, stdout, stderr := call(t, strings.Fields(line)...)

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// parseISODuration reads what java.time.Duration#parse reads: [+-]P[nD][T[nH][nM][n.nS]], in any case, each number with
+// ParseISODuration reads what java.time.Duration#parse reads: [+-]P[nD][T[nH][nM][n.nS]], in any case, each number with
 // a sign of its own if need be.
-func parseISODuration(s string) (time.Duration, error) {
+func ParseISODuration(s string) (time.Duration, error) {
 	const number = `([-+]?[0-9]+)`
 	form := regexp.MustCompile(`^([-+])?P(?:` + number + `D)?(T(?:` + number + `H)?(?:` + number + `M)?(?:` + number + `(?:[.,]([0-9]{0,9}))?S)?)?$`)
 	m := form.FindStringSubmatch(strings.ToUpper(s))

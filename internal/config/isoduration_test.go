@@ -33,7 +33,7 @@ func TestParseISODuration_asJava(t *testing.T) {
 		{in: "PT3000000H"}, // more than Go's Duration holds; Java takes it
 		{in: "P106751DT99999999999S"},
 	} {
-		d, err := parseISODuration(tc.in)
+		d, err := ParseISODuration(tc.in)
 		if (err != nil) != (tc.text == "") || d != tc.want {
 			t.Errorf("%q: %v, %v; want %v", tc.in, d, err, tc.want)
 			continue

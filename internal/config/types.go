@@ -196,7 +196,7 @@ func ParseReset(s string) (Reset, error) {
 	if !ok {
 		return Reset{}, fmt.Errorf("must be earliest, latest, none or by_duration:<ISO 8601 duration>, such as by_duration:PT1H")
 	}
-	d, err := parseISODuration(iso)
+	d, err := ParseISODuration(iso)
 	if err != nil {
 		return Reset{}, err
 	}

@@ -14,8 +14,8 @@ var levels = []struct {
 }{
 	{0, []string{"serde", "window", "internal/codec", "internal/clock", "internal/nilness", "internal/millis"}},
 	{1, []string{"processor", "store", "internal/broker", "internal/config", "internal/metrics"}},
-	{2, []string{"internal/topology", "internal/op", "internal/state", "internal/assign", "internal/cache"}},
-	{3, []string{"internal/task", "internal/restore", "internal/txn"}},
+	{2, []string{"internal/topology", "internal/op", "internal/state", "internal/assign", "internal/cache", "internal/connect"}},
+	{3, []string{"internal/task", "internal/restore", "internal/txn", "internal/reset"}},
 	{4, []string{"internal/runtime"}},
 	{5, []string{"."}},
 	{6, []string{"milltest", "query", "cep", "sql", "sink", "metrics", "dash", "internal/demo", "internal/devbroker"}},
