@@ -105,7 +105,7 @@ var ErrRunTwice = errors.New("millrace: Run was called before: an App runs once,
 // processed again. It then returns nil. The drain is bounded (default.api.timeout.ms); what is not committed by then is
 // processed again later.
 //
-// An error is the first fatal one: an error or panic of a step that no handler took, a setting that cannot work in this
+// An error is the first fatal one: an error or panic of a step that no handler took and OnUncaughtError did not get over, a setting that cannot work in this
 // cluster, a source topic that is missing, refused access, and at the start brokers that cannot be reached (those that are
 // down are waited for, for default.api.timeout.ms at most). Passing trouble later (a broker away, a topic deleted, a topic to be
 // written that is missing) is not fatal: what it concerns is tried again, for as long as task.timeout.ms allows. Nor is a record or timer that takes longer than max.poll.interval.ms: its task alone
@@ -113,7 +113,7 @@ var ErrRunTwice = errors.New("millrace: Run was called before: an App runs once,
 //
 // Run may be called once.
 //
-// In Kafka Streams: KafkaStreams#start and #close in one, with the default uncaught exception handler.
+// In Kafka Streams: KafkaStreams#start and #close in one.
 func (a *App) Run(ctx context.Context) error {
 	if a.runs.Swap(true) {
 		return ErrRunTwice

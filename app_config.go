@@ -57,7 +57,7 @@ func (a *App) runnerConfig() (runtime.RunnerConfig, error) {
 			return b.PartitionQueue, err
 		},
 		InstanceID: c.InstanceID, StaticByDir: c.StaticMembership,
-		Handlers: a.handlers(), Metrics: a.metrics, Stats: a.stats, Clock: a.opts.clock, Logger: a.log,
+		Handlers: a.handlers(), Uncaught: a.uncaughtPolicy(), Metrics: a.metrics, Stats: a.stats, Clock: a.opts.clock, Logger: a.log,
 		OnState: a.onState, SetState: a.setState, OnRestore: a.onRestore,
 		StartTimeout: c.Admin.APITimeout, RequestTimeout: c.Admin.RequestTimeout, ForeignWait: c.SessionTimeout + 15*time.Second,
 		RefreshInterval: c.Main.MetadataMaxAge, MaxBlock: c.Producer.MaxBlock, ClientMaxBytes: int(c.Producer.MaxRequestBytes),

@@ -57,6 +57,8 @@ var (
 	ErrMixedGroup = broker.ErrMixedGroup
 	// ErrTopologyMismatch: another topology runs under the same application id.
 	ErrTopologyMismatch = broker.ErrTopologyMismatch
+	// ErrApplicationStopped: another instance has asked for the end of all of them, see StopApplication. The text says which one and why.
+	ErrApplicationStopped = broker.ErrApplicationStopped
 	// ErrStateDirInUse: another process has the state directory.
 	ErrStateDirInUse = state.ErrInUse
 	// ErrForeignState: the state directory belongs to another cluster or application.

@@ -22,6 +22,8 @@ type MetricsSnapshot struct {
 	Commits int64
 	// TasksGivenUp is the number of tasks given up because a record or timer passed its deadline.
 	TasksGivenUp int64
+	// TasksReplaced is the number of times that a task began again because the policy of OnUncaughtError said so.
+	TasksReplaced int64
 	// RecordsOversized is the number of records and timers that alone sent more than a task should gather between two commits.
 	// They are let through, up to MemoryLimit, where their task fails.
 	RecordsOversized int64
@@ -133,6 +135,7 @@ func (a *App) snapshot() MetricsSnapshot {
 	counted := a.metrics.Snapshot()
 	m.Processed = a.stats.Processed()
 	m.Commits, m.TasksGivenUp = counted.Counter(metrics.Commits), counted.Counter(metrics.TasksGivenUp)
+	m.TasksReplaced = counted.Counter(metrics.TasksReplaced)
 	m.RecordsOversized = counted.Counter(metrics.RecordsOversized)
 	for _, d := range counted.Drops {
 		m.Drops = append(m.Drops, DropCount{Step: d.Step, Reason: DropReason(d.Reason), Topic: d.Topic, Count: d.Count})

@@ -38,6 +38,7 @@ type appOptions struct {
 
 	onState   []func(State)
 	onRestore []func(RestoreProgress)
+	uncaught  func(UncaughtError) UncaughtAction
 	stay      bool
 
 	tune func(*runtime.RunnerConfig) // tests

@@ -37,6 +37,8 @@ var (
 	ErrMixedGroup = errors.New("group holds other members")
 	// ErrTopologyMismatch means that the group's leader runs another topology under the same application id.
 	ErrTopologyMismatch = errors.New("another topology runs under the same application id")
+	// ErrApplicationStopped means that an instance has asked for the end of all of them.
+	ErrApplicationStopped = errors.New("an instance has asked for the whole application to stop")
 )
 
 // Is makes a code match the sentinel that it belongs to.

@@ -77,6 +77,9 @@ const (
 	TasksClosed Name = "tasks-closed"
 	// TasksGivenUp counts tasks that were given up for a record or timer past its deadline.
 	TasksGivenUp Name = "tasks-given-up"
+	// TasksReplaced counts tasks that had failed and began again because the policy for uncaught errors said so. In Kafka Streams:
+	// failed-stream-threads, whatever became of them.
+	TasksReplaced Name = "tasks-replaced"
 	// RecordsOversized counts records and timers that alone sent more than a task should gather between two hand-overs.
 	RecordsOversized Name = "records-oversized"
 	// RecordsRestored counts changelog records that were replayed. In Kafka Streams: restore-total.

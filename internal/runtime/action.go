@@ -84,6 +84,10 @@ type (
 	Subscribe struct{ Topology broker.GroupTopology }
 	// Rejoin asks the group for a new assignment.
 	Rejoin struct{}
+	// StopAll asks the group for the end of all its members.
+	StopAll struct{ Why string }
+	// Ask asks the application's policy what is to become of a task that has failed; answered by Judged.
+	Ask struct{ question *question }
 	// Refuse tells the group which tasks the instance cannot run for now.
 	Refuse struct{ Tasks []broker.TaskID }
 	// Call runs a function that returns at once: a group event's Done, a fetcher's Taken.
@@ -119,6 +123,8 @@ func (Maintain) action()  {}
 func (Subscribe) action() {}
 func (Rejoin) action()    {}
 func (Refuse) action()    {}
+func (StopAll) action()   {}
+func (Ask) action()       {}
 func (Call) action()      {}
 func (Report) action()    {}
 func (Leave) action()     {}

@@ -58,6 +58,12 @@ type (
 	Proved struct{ Err error }
 	// Purged is the answer to Purge.
 	Purged struct{ Err error }
+	// Judged is the answer to Ask.
+	Judged struct {
+		question *question
+		verdict  Verdict
+		err      error
+	}
 	// TopologyChanged says that the cluster has other topics now that the topology reads.
 	TopologyChanged struct{ Plan Plan }
 	// Failed stops the instance: an error that no task can help.
@@ -85,6 +91,7 @@ func (Sent) event()             {}
 func (TransactionEnded) event() {}
 func (Proved) event()           {}
 func (Purged) event()           {}
+func (Judged) event()           {}
 func (TopologyChanged) event()  {}
 func (Failed) event()           {}
 func (Tick) event()             {}

@@ -82,6 +82,9 @@ type Config struct {
 	Logger  *slog.Logger
 	// Stats is told what metrics show. May be nil.
 	Stats *Stats
+	// Uncaught is the application's policy for errors of tasks that no handler took; nil stops the instance for each. It is
+	// called on a goroutine of its own.
+	Uncaught func(Uncaught) Verdict
 }
 
 // Plan is what the instance reads, as things are in the cluster.
@@ -128,6 +131,8 @@ type Machine struct {
 	slow         map[broker.TaskID]*slowRecord
 	refused      []broker.TaskID                   // what the group was last told that the instance cannot run
 	refusedAs    map[broker.TaskID]broker.Identity // who it was when it said so of a task, until it is given the task again
+	asked        []*question                       // that the policy has not answered
+	telling      bool                              // the group was asked for the end of the application, and has not said so yet
 	purge        purge
 	taken        taken
 	groupErrors  groupErrors
@@ -182,6 +187,8 @@ func (m *Machine) Step(nowMs int64, ev Event) {
 		m.proved(e.Err)
 	case Purged:
 		m.purged(e.Err)
+	case Judged:
+		m.judged(e)
 	case TopologyChanged:
 		m.cfg.Plan = e.Plan
 		if m.joined {

@@ -59,9 +59,10 @@ func (m *Machine) fetchFailed(in *input, b *broker.Batch) {
 		in.badMs = m.nowMs
 	}
 	if m.nowMs-in.badMs >= m.set.TaskTimeoutMs {
-		m.endSlot(in.slot, closeClean, "an input cannot be read")
-		m.fail(fmt.Errorf("millrace: %s-%d could not be read for %d s (task.timeout.ms = %d): %w", in.tp.Topic, in.tp.Partition,
-			(m.nowMs-in.badMs)/1000, m.set.TaskTimeoutMs, err))
+		err = fmt.Errorf("millrace: %s-%d could not be read for %d s (task.timeout.ms = %d): %w", in.tp.Topic, in.tp.Partition,
+			(m.nowMs-in.badMs)/1000, m.set.TaskTimeoutMs, err)
+		in.badMs = 0
+		m.uncaught(in.slot, closeClean, "an input cannot be read", err)
 		return
 	}
 	m.log.Error("a partition cannot be read, it is tried again", "task", in.slot.name, "topic", in.tp.Topic, "partition", in.tp.Partition, "error", b.Err)

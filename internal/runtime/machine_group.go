@@ -29,6 +29,9 @@ func (m *Machine) member(e broker.MembershipEvent) {
 		m.do(Call{Func: e.Done})
 	case broker.MembershipFail:
 		m.do(Call{Func: e.Done})
+		if errors.Is(e.Err, broker.ErrApplicationStopped) {
+			m.telling = false
+		}
 		if memberFatal(e.Err) {
 			if errors.Is(e.Err, broker.CodeFencedInstanceID) {
 				e.Err = instanceTaken(e.Err)
@@ -71,7 +74,8 @@ func instanceTaken(err error) error {
 
 func memberFatal(err error) bool {
 	return errors.Is(err, broker.ErrTopologyMismatch) || errors.Is(err, broker.ErrMixedGroup) || errors.Is(err, broker.ErrUnauthorized) ||
-		errors.Is(err, broker.CodeFencedInstanceID) || errors.Is(err, broker.CodeInconsistentGroupProtocol)
+		errors.Is(err, broker.CodeFencedInstanceID) || errors.Is(err, broker.CodeInconsistentGroupProtocol) ||
+		errors.Is(err, broker.ErrApplicationStopped)
 }
 
 // take compares the whole new assignment with what is there.
@@ -332,7 +336,8 @@ func (m *Machine) checkDrain() {
 		}
 		return s.phase != phaseClosed && (m.nowMs < m.drain.deadlineMs || s.working == nil && s.phase == phaseRestoring)
 	}
-	if slices.ContainsFunc(m.slots, waits) || slices.ContainsFunc(m.lingers, waits) || len(m.standbys) > 0 && m.nowMs < m.drain.deadlineMs {
+	others := len(m.standbys) > 0 || len(m.asked) > 0 || m.telling
+	if slices.ContainsFunc(m.slots, waits) || slices.ContainsFunc(m.lingers, waits) || others && m.nowMs < m.drain.deadlineMs {
 		m.sayDrain(waits)
 		return
 	}
@@ -362,7 +367,16 @@ func (m *Machine) sayDrain(waits func(*slot) bool) {
 			tasks = append(tasks, s.name+": "+m.does(s))
 		}
 	}
-	m.log.Info("draining: still waiting", "tasks", tasks, "waited", msDuration(waited), "at_most_for", msDuration(m.drain.deadlineMs-m.nowMs))
+	for _, sb := range m.standbys {
+		tasks = append(tasks, sb.slot.name+": the copy is closed")
+	}
+	for _, q := range m.asked {
+		tasks = append(tasks, q.slot.name+": the policy for uncaught errors has not answered")
+	}
+	if m.telling {
+		tasks = append(tasks, "the group: it has not told all instances to stop")
+	}
+	m.log.Info("draining: still waiting", "for", tasks, "waited", msDuration(waited), "at_most_for", msDuration(m.drain.deadlineMs-m.nowMs))
 }
 
 // does tells what a task that is to end is at.
@@ -392,6 +406,9 @@ func (m *Machine) left(err error) {
 		m.do(Call{Func: r.done})
 	}
 	m.revocations = nil
+	if m.err == nil && len(m.asked) > 0 && !m.drain.abandoned {
+		m.err = m.asked[0].uncaught.Err // nobody has said that it is to be got over
+	}
 	m.over = true
 	if m.err != nil {
 		m.report(StateFailed)

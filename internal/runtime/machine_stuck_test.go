@@ -21,11 +21,19 @@ import (
 
 // slowTopology copies in to out, and calls slow inside the record of that key, while its worker is in user code.
 func slowTopology(t testing.TB, slow func()) *topology.Topology {
+	return failingTopology(t, func() error {
+		slow()
+		return nil
+	})
+}
+
+// failingTopology copies in to out, and asks bad inside the records of the key "slow" what its step is to return.
+func failingTopology(t testing.TB, bad func() error) *topology.Topology {
 	return build(t, func(b *topology.Builder) {
 		b.AddSource(topology.Source{Name: "source", Topics: []string{"in"}, Op: op.NewSource(op.SourceSpec[string, string]{Key: serde.String, Value: serde.String})})
 		b.AddProcessor(topology.Processor{Name: "copy", Parents: []string{"source"}, Op: op.NewPeek(func(r *processor.Record[string, string]) error {
 			if r.Key == "slow" {
-				slow()
+				return bad()
 			}
 			return nil
 		})})
@@ -362,7 +370,7 @@ func TestDrain_tellsWhatItWaitsFor(t *testing.T) {
 	}, logged(&log))
 	s.cluster.Append(tp("in", 1), kv("slow", "1"))
 	s.settle()
-	for _, want := range []string{`msg="draining: the tasks hand over`, "tasks=2 for_at_most=10s", `tasks="[0_1: inside the record in-1@0]" waited=4s at_most_for=6s`} {
+	for _, want := range []string{`msg="draining: the tasks hand over`, "tasks=2 for_at_most=10s", `for="[0_1: inside the record in-1@0]" waited=4s at_most_for=6s`} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log does not say %q:\n%s", want, &log)
 		}

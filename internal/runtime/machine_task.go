@@ -101,7 +101,7 @@ func (m *Machine) advanceWaiting(s *slot) {
 		m.advance(s)
 		return
 	}
-	if m.nowMs < s.retryMs {
+	if m.nowMs < s.retryMs || s.asked != nil {
 		return
 	}
 	s.retryMs = 0
@@ -255,7 +255,7 @@ func (m *Machine) opened(s *slot) {
 		in.inTask = buffered{}
 		m.assign(in)
 	}
-	s.result = restore.Result{}
+	s.result, s.openedMs = restore.Result{}, m.nowMs
 	m.count(metrics.TasksOpened, 1)
 	m.log.Info("task runs", "task", s.name)
 }
@@ -268,16 +268,15 @@ func (m *Machine) assign(in *input) {
 	m.do(Assign{TopicPartition: in.tp, Offset: in.position, Epoch: in.epoch})
 }
 
-// trouble deals with an error of a task: passing trouble drops it to what is committed and tries again, anything else ends
-// the instance.
+// trouble deals with an error of a task: passing trouble drops it to what is committed and tries again, about anything else the
+// application's policy is asked.
 func (m *Machine) trouble(s *slot, err error) {
 	var fatal *op.FatalError
 	if !passing(err) {
 		if !errors.As(err, &fatal) && s.phase != phaseRunning {
 			err = fmt.Errorf("millrace: task %s cannot be started: %w", s.name, err)
 		}
-		m.endSlot(s, closeDirty, "failed")
-		m.fail(err)
+		m.uncaught(s, closeDirty, "failed", err)
 		return
 	}
 	if s.quietMs > 0 && m.nowMs-s.quietMs > m.set.BackoffMaxMs {
@@ -292,9 +291,10 @@ func (m *Machine) trouble(s *slot, err error) {
 	}
 	s.tries++
 	if m.nowMs-s.sinceMs >= m.set.TaskTimeoutMs {
-		m.endSlot(s, closeDirty, "failed for too long")
-		m.fail(fmt.Errorf("millrace: task %s has failed %d times in %d s (task.timeout.ms = %d): %w", s.name, s.tries,
-			(m.nowMs-s.sinceMs)/1000, m.set.TaskTimeoutMs, err))
+		tries := s.tries
+		s.tries = 0 // whoever replaces it begins to count anew
+		m.uncaught(s, closeDirty, "failed for too long", fmt.Errorf("millrace: task %s has failed %d times in %d s (task.timeout.ms = %d): %w",
+			s.name, tries, (m.nowMs-s.sinceMs)/1000, m.set.TaskTimeoutMs, err))
 		return
 	}
 	wait := m.set.BackoffMs

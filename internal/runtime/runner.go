@@ -91,7 +91,9 @@ type RunnerConfig struct {
 	// NewID makes the id of an instance without a state directory, a random one by default.
 	NewID func() string
 
-	Handlers  op.Handlers
+	Handlers op.Handlers
+	// Uncaught is the policy for errors of tasks that no handler took; nil stops the instance for each.
+	Uncaught  func(Uncaught) Verdict
 	Metrics   *metrics.Registry
 	Stats     *Stats
 	Clock     clock.Clock
@@ -391,6 +393,11 @@ func (r *Runner) execute(a Action) {
 		r.member.Rejoin()
 	case Refuse:
 		r.member.Refuse(a.Tasks...)
+	case StopAll:
+		r.member.StopAll(a.Why)
+	case Ask:
+		// With the workers: it is user code, and the end does not wait for it for ever.
+		r.workers.wg.Go(func() { r.inbox.post(a.question.ask()) })
 	case Call:
 		a.Func()
 	case Report:

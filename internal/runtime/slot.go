@@ -7,6 +7,7 @@ import (
 	"github.com/millrace-io/millrace/internal/restore"
 	"github.com/millrace-io/millrace/internal/state"
 	"github.com/millrace-io/millrace/internal/topology"
+	"github.com/millrace-io/millrace/processor"
 )
 
 // phase is where a task stands between its assignment and its end.
@@ -57,6 +58,11 @@ type slot struct {
 	tries   int   // in a row that failed
 	sinceMs int64 // the first of them
 	quietMs int64 // since when it runs with an answer to everything that it sent, 0 if it does not
+
+	asked    *question          // to the application's policy, about an error that has ended its life
+	failures int                // of that kind, in a row
+	failedAt processor.Metadata // the record that the last one was about
+	openedMs int64              // when its last life began to run
 
 	solo bool // until the next commit records are sent one by one
 

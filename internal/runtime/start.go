@@ -249,7 +249,7 @@ func (r *Runner) join(context.Context) (err error) {
 			MaxBytes: r.cfg.RestoreBytes, Wait: 500 * time.Millisecond, Progress: r.restoring,
 		},
 		OpenSet: r.openSet, Task: r.taskConfig(r.firstPlan), Wake: r.inbox.post, Release: r.releaser.add, Logger: r.log, ForgetTopics: r.book.forget, Stats: r.cfg.Stats,
-		Inside:  inside,
+		Inside: inside, Uncaught: r.cfg.Uncaught,
 		Answers: func(tp broker.TopicPartition) uint64 { return r.loopOf(tp.Topic).fetcher.Answers(tp) },
 	}
 	if r.db != nil {

@@ -39,6 +39,7 @@ type stepper struct {
 
 	db   *state.DB // of onDisk
 	auto bool      // carry out works, restores and commits at once
+	keep bool      // questions to the policy for uncaught errors wait
 }
 
 type stepOption func(*Config, *stepper)
@@ -181,6 +182,8 @@ func (s *stepper) once() bool {
 		s.order()
 	case s.auto && len(s.releases) > 0:
 		s.release(0)
+	case s.auto && !s.keep && len(s.asks) > 0:
+		s.step(s.judge(0))
 	case s.auto && s.leave != nil:
 		s.step(s.leaveGroup())
 	case s.auto && s.prod.Deliver() > 0:

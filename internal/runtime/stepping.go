@@ -29,8 +29,9 @@ type Stepper struct {
 	commits  []Commit
 	purges   []Purge
 	releases []*outbox // in which something is due
-	orders   []Action  // of transactions, to be carried out one after the other
-	fetching []bool    // by fetcher: what it brought has not been told
+	asks     []*question
+	orders   []Action // of transactions, to be carried out one after the other
+	fetching []bool   // by fetcher: what it brought has not been told
 	leave    *Leave
 	finished bool
 	err      error
@@ -182,6 +183,10 @@ func (s *Stepper) execute(a Action) {
 		s.hands.member.Rejoin()
 	case Refuse:
 		s.hands.member.Refuse(a.Tasks...)
+	case StopAll:
+		s.hands.member.StopAll(a.Why)
+	case Ask:
+		s.asks = append(s.asks, a.question)
 	case Call:
 		a.Func()
 	case Report:
@@ -313,6 +318,13 @@ func (s *Stepper) release(i int) {
 	b.release()
 }
 
+// judge asks the policy for uncaught errors.
+func (s *Stepper) judge(i int) Event {
+	q := s.asks[i]
+	s.asks = slices.Delete(s.asks, i, i+1)
+	return q.ask()
+}
+
 func (s *Stepper) leaveGroup() Event {
 	stay := s.leave.Stay
 	s.leave = nil
@@ -345,12 +357,13 @@ const (
 	ChoreRelease // of changelog records that have waited for outputs
 	ChoreLeave
 	ChoreFollow // the next thing for a copy of a task
+	ChoreAsk    // the policy for uncaught errors is asked
 	ChoreFetch  // a poll
 )
 
 // String names the kind.
 func (k ChoreKind) String() string {
-	return [...]string{"tell", "event", "member", "work", "restore", "commit", "transaction", "purge", "release", "leave", "follow", "fetch"}[k]
+	return [...]string{"tell", "event", "member", "work", "restore", "commit", "transaction", "purge", "release", "leave", "follow", "ask", "fetch"}[k]
 }
 
 // Chores lists what can be done now, always in the same order. A poll can be done always.
@@ -371,6 +384,7 @@ func (s *Stepper) Chores() []Chore {
 	add(ChoreFollow, len(s.follows), func(i int) string { return " " + s.follows[i].standby.slot.name })
 	add(ChoreCommit, len(s.commits), none)
 	add(ChoreTransaction, min(1, len(s.orders)), func(int) string { return " " + actionText(s.orders[0]) })
+	add(ChoreAsk, len(s.asks), func(i int) string { return " " + s.asks[i].slot.name })
 	add(ChorePurge, len(s.purges), none)
 	add(ChoreRelease, len(s.releases), none)
 	if s.leave != nil {
@@ -424,6 +438,8 @@ func (s *Stepper) Carry(c Chore) bool {
 		return true
 	case ChoreLeave:
 		e = s.leaveGroup()
+	case ChoreAsk:
+		e = s.judge(c.index)
 	case ChoreFollow:
 		if e = s.follow(c.index); e == nil {
 			return false

@@ -32,6 +32,8 @@ func eventText(e Event) string {
 		return fmt.Sprintf("commit %d sent %t err %v", e.Round, e.Sent, e.Err)
 	case TransactionEnded:
 		return fmt.Sprintf("transaction %d ended err %v", e.Round, e.Err)
+	case Judged:
+		return fmt.Sprintf("judged %s verdict %d err %v", e.question.slot.name, e.verdict, e.err)
 	case Proved:
 		return fmt.Sprintf("proved err %v", e.Err)
 	}
@@ -80,6 +82,8 @@ func actionText(a Action) string {
 		return fmt.Sprintf("end %d commit %t", a.Round, a.Commit)
 	case Refuse:
 		return fmt.Sprint("refuse ", a.Tasks)
+	case Ask:
+		return fmt.Sprintf("ask about %s, %d times: %v", a.question.slot.name, a.question.uncaught.Times, a.question.uncaught.Err)
 	case Report:
 		return "report " + a.State.String()
 	}

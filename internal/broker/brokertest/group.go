@@ -263,7 +263,8 @@ type Membership struct {
 	subscribes int
 	rejoins    int
 	refused    []broker.TaskID
-	refusals   int // calls of Refuse that changed it
+	refusals   int    // calls of Refuse that changed it
+	stopAll    string // why the whole application is to stop
 	left       bool
 	stayed     bool
 	events     chan broker.MembershipEvent
@@ -337,6 +338,20 @@ func (m *Membership) Refused() (tasks []broker.TaskID, times int) {
 	m.g.c.mu.Lock()
 	defer m.g.c.mu.Unlock()
 	return slices.Clone(m.refused), m.refusals
+}
+
+// StopAll implements broker.Membership; it only notes why. Fail tells members.
+func (m *Membership) StopAll(why string) {
+	m.g.c.mu.Lock()
+	defer m.g.c.mu.Unlock()
+	m.stopAll = why
+}
+
+// StopsAll tells why the member has asked for the end of the application; empty if it has not.
+func (m *Membership) StopsAll() string {
+	m.g.c.mu.Lock()
+	defer m.g.c.mu.Unlock()
+	return m.stopAll
 }
 
 // Leave implements broker.Membership.

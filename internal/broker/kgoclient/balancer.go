@@ -1,6 +1,7 @@
 package kgoclient
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -79,6 +80,7 @@ func (g *groupBalance) Balance(partitions map[string]int32) kgo.IntoSyncAssignme
 	status := make(map[string]assignmentStatus, len(g.members))
 	var members []broker.GroupMember
 	refused := make(map[string][]broker.TaskID)
+	var stopAll string
 	known := make(map[string]int) // topic -> how many of those members read it
 	for _, jm := range g.members {
 		meta := kmsg.NewConsumerMemberMetadata()
@@ -87,6 +89,7 @@ func (g *groupBalance) Balance(partitions map[string]int32) kgo.IntoSyncAssignme
 		if err == nil {
 			data, err = decodeMemberData(meta.UserData)
 		}
+		stopAll = cmp.Or(stopAll, data.StopAll)
 		switch {
 		case err != nil:
 			status[jm.MemberID] = statusUnreadable
@@ -121,7 +124,7 @@ func (g *groupBalance) Balance(partitions map[string]int32) kgo.IntoSyncAssignme
 	for _, t := range tasks {
 		inputs[t.ID] = t.Inputs
 	}
-	return &plan{g: g, status: status, round: g.assign(members, tasks), inputs: inputs, refused: refused}
+	return &plan{g: g, status: status, round: g.assign(members, tasks), inputs: inputs, refused: refused, stopAll: stopAll}
 }
 
 // tasks lists the tasks of the leader's topology over the partitions that topics have.
@@ -187,6 +190,8 @@ type plan struct {
 	inputs map[broker.TaskID][]broker.TopicPartition
 	// refused holds, by member id, what the members cannot run.
 	refused map[string][]broker.TaskID
+	// stopAll says who has asked for the end of all members and why; empty if nobody has.
+	stopAll string
 }
 
 // IntoSyncAssignment encodes each member's part, in the order of member ids.
@@ -196,7 +201,7 @@ func (p *plan) IntoSyncAssignment() []kmsg.SyncGroupRequestGroupAssignment {
 		data := assignmentData{
 			Status: p.status[id], Signature: p.g.topology.Signature, Leader: p.g.leader,
 			Tasks: p.round[id].Tasks, GiveUp: p.round[id].GiveUp, Refused: p.refused[id], Writers: p.g.writers,
-			Standbys: p.round[id].Standbys, Warmups: p.round[id].Warmups,
+			Standbys: p.round[id].Standbys, Warmups: p.round[id].Warmups, StopAll: p.stopAll,
 		}
 		if data.Status == statusMismatch {
 			data.LeaderTopics, data.LeaderShape = topicsOf(p.g.topology), p.g.topology.Shape

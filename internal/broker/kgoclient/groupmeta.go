@@ -36,6 +36,8 @@ type memberData struct {
 	Positions     map[broker.TaskID]int64 // nil if none is known
 	Rack          string
 	Tags          map[string]string // nil if there are none
+	// StopAll, if set, asks for the end of all members: it says who asks and why.
+	StopAll string
 }
 
 // assignmentStatus is why a member got its tasks or got none.
@@ -64,6 +66,8 @@ type assignmentData struct {
 	Writers []string
 	// Standbys and Warmups are the copies that the member is to keep or to make.
 	Standbys, Warmups []broker.TaskID
+	// StopAll, if set, tells the member to stop: it says who has asked for that and why.
+	StopAll string
 }
 
 // Tags of the fields of an assignment.
@@ -75,6 +79,7 @@ const (
 	tagCopies       = 4
 	tagWarmups      = 5
 	tagLeaderShape  = 6
+	tagStopped      = 7
 )
 
 // Tags of the fields of a member's data.
@@ -85,6 +90,7 @@ const (
 	tagPositions     = 3
 	tagRack          = 4
 	tagTags          = 5
+	tagStopAll       = 6
 )
 
 func (d memberData) encode() []byte {
@@ -114,6 +120,9 @@ func (d memberData) encode() []byte {
 	if len(d.Tags) > 0 {
 		fields = append(fields, appendField(tagTags, appendTags(nil, d.Tags)))
 	}
+	if d.StopAll != "" {
+		fields = append(fields, appendField(tagStopAll, []byte(d.StopAll)))
+	}
 	return appendFields(b, fields)
 }
 
@@ -140,6 +149,8 @@ func decodeMemberData(b []byte) (d memberData, err error) {
 			d.Rack = string(f.in)
 		case tagTags:
 			d.Tags = f.tags()
+		case tagStopAll:
+			d.StopAll = string(f.in)
 		}
 	})
 	return d, r.done("group member")
@@ -172,6 +183,9 @@ func (d assignmentData) encode() []byte {
 	}
 	if d.LeaderShape != "" {
 		fields = append(fields, appendField(tagLeaderShape, []byte(d.LeaderShape)))
+	}
+	if d.StopAll != "" {
+		fields = append(fields, appendField(tagStopped, []byte(d.StopAll)))
 	}
 	return appendFields(b, fields)
 }
@@ -208,6 +222,8 @@ func decodeAssignmentData(b []byte) (d assignmentData, err error) {
 			d.Warmups = f.tasks()
 		case tagLeaderShape:
 			d.LeaderShape = string(f.in)
+		case tagStopped:
+			d.StopAll = string(f.in)
 		}
 	})
 	return d, r.done("group assignment")

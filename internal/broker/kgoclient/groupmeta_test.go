@@ -30,7 +30,7 @@ func TestGroupData_roundTrip(t *testing.T) {
 			ProcessID: uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "process")), Signature: rapid.String().Draw(t, "signature"),
 			Generation: rapid.Int32Min(-1).Draw(t, "generation"), Owned: genTaskIDs(t, "owned"), Stored: genTaskIDs(t, "stored"),
 			Nonce: rapid.Uint64().Draw(t, "nonce"), Refused: genTaskIDs(t, "refused"), Transactional: rapid.String().Draw(t, "transactional"),
-			Standbys: genTaskIDs(t, "standbys"), Rack: rapid.String().Draw(t, "rack"),
+			Standbys: genTaskIDs(t, "standbys"), Rack: rapid.String().Draw(t, "rack"), StopAll: rapid.String().Draw(t, "stop all"),
 		}
 		if tags := rapid.MapOf(rapid.String(), rapid.String()).Draw(t, "tags"); len(tags) > 0 {
 			m.Tags = tags
@@ -49,7 +49,7 @@ func TestGroupData_roundTrip(t *testing.T) {
 			Status: assignmentStatus(rapid.IntRange(0, 2).Draw(t, "status")), Signature: m.Signature, Leader: rapid.String().Draw(t, "leader"),
 			Tasks: genTaskIDs(t, "tasks"), GiveUp: genTaskIDs(t, "give up"), Refused: genTaskIDs(t, "not run"), Writers: rapid.SliceOfN(rapid.String(), 1, 3).Draw(t, "writers"),
 			LeaderTopics: rapid.SliceOfN(rapid.String(), 1, 3).Draw(t, "topics"), LeaderShape: rapid.String().Draw(t, "shape"),
-			Standbys: genTaskIDs(t, "copies"), Warmups: genTaskIDs(t, "warm-ups"),
+			Standbys: genTaskIDs(t, "copies"), Warmups: genTaskIDs(t, "warm-ups"), StopAll: rapid.String().Draw(t, "stopped"),
 		}
 		gotA, err := decodeAssignmentData(a.encode())
 		if d := cmp.Diff(a, gotA); d != "" || err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -101,6 +102,8 @@ type Membership struct {
 	writers  []string        // transactional ids of all members of the last round, as its leader told
 	mismatch string          // the mismatch that was reported last
 	reported string          // the error of the group that was reported since the last assignment
+	stopAll  string          // who has asked for the end of all members and why
+	asked    bool            // a round has been answered in this life of the process
 	leaving  bool
 }
 
@@ -111,6 +114,7 @@ type nextAssignment struct {
 	inputs            map[broker.TaskID][]broker.TopicPartition
 	again             bool  // join again when this is taken
 	err               error // to report
+	stopped           error // the application is to end
 }
 
 var _ broker.Membership = (*Membership)(nil)
@@ -214,6 +218,27 @@ func (m *Membership) Subscribe(t broker.GroupTopology) {
 func (m *Membership) Rejoin() {
 	m.mu.Lock()
 	m.nonce++ // the coordinator starts a rebalance only for changed data
+	m.mu.Unlock()
+	m.c.ForceRebalance()
+}
+
+// stopAllMax bounds the text that goes to all members.
+const stopAllMax = 1000
+
+// StopAll implements broker.Membership.
+func (m *Membership) StopAll(why string) {
+	who := "member " + m.memberID()
+	if host, err := os.Hostname(); err == nil {
+		who += " on " + host
+	}
+	text := strings.ToValidUTF8((who + ": " + why)[:min(len(who)+2+len(why), stopAllMax)], "")
+	m.mu.Lock()
+	if m.leaving || m.stopAll != "" {
+		m.mu.Unlock()
+		return
+	}
+	m.stopAll = text
+	m.nonce++
 	m.mu.Unlock()
 	m.c.ForceRebalance()
 }
@@ -340,7 +365,7 @@ func (m *Membership) joining() (broker.GroupTopology, memberData) {
 	d := memberData{
 		ProcessID: m.cfg.ProcessID, Signature: m.topology.Signature, Generation: m.ownedGen, Owned: m.owned, Stored: slices.Collect(maps.Keys(copies)),
 		Nonce: m.nonce, Refused: m.refused, Transactional: m.cfg.Transactional,
-		Standbys: m.standbys, Positions: copies, Rack: m.cfg.Rack, Tags: m.cfg.Tags,
+		Standbys: m.standbys, Positions: copies, Rack: m.cfg.Rack, Tags: m.cfg.Tags, StopAll: m.stopAll,
 	}
 	return m.topology, d
 }
@@ -376,6 +401,8 @@ func (m *Membership) synced(assignment []byte) error {
 	if err == nil && len(assignment) > 0 {
 		m.writers = data.Writers
 	}
+	first := !m.asked
+	m.asked = true
 	switch {
 	case err != nil:
 		m.next.err = fmt.Errorf("millrace: group %s: assignment: %w", m.cfg.Group, err)
@@ -395,6 +422,17 @@ func (m *Membership) synced(assignment []byte) error {
 		m.next.inputs = inputsOf(m.topology, data.Tasks, &a)
 		// A static member that was restarted has refused nothing, and is given what it had before.
 		m.next.again = len(data.GiveUp) > 0 || len(broker.WithoutTasks(data.Refused, m.refused)) > 0
+	}
+	switch {
+	case data.StopAll == "":
+	case first:
+		// A static member that was restarted gets what it had before, and that the application was to stop may be long past. If it
+		// is to stop now, the next round says so too.
+		m.nonce++
+		m.next.again = true
+	default:
+		m.stopAll = cmp.Or(m.stopAll, data.StopAll) // whoever has missed this round hears it in the next one
+		m.next.stopped = fmt.Errorf("millrace: group %s: %w: %s", m.cfg.Group, broker.ErrApplicationStopped, data.StopAll)
 	}
 	return nil
 }
@@ -448,6 +486,9 @@ func (m *Membership) assigned() {
 	id := m.identity
 	m.mu.Unlock()
 
+	if next.stopped != nil {
+		m.events.push(broker.MembershipEvent{Kind: broker.MembershipFail, Identity: id, Err: next.stopped, Done: func() {}})
+	}
 	if len(gone) > 0 {
 		m.revoke(gone, id)
 	}
