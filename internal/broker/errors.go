@@ -93,9 +93,13 @@ type TruncatedError struct {
 	TopicPartition
 	Offset int64 // that was to be read next
 	End    int64 // what lies at or behind it is lost
+	Remade bool  // the topic was deleted, and made again
 }
 
 func (e *TruncatedError) Error() string {
+	if e.Remade {
+		return fmt.Sprintf("millrace: %s-%d@%d: the topic was deleted and made again while it was read", e.Topic, e.Partition, e.Offset)
+	}
 	return fmt.Sprintf("millrace: %s-%d@%d: log truncated: an unclean leader election has lost what was at and behind offset %d",
 		e.Topic, e.Partition, e.Offset, e.End)
 }

@@ -21,6 +21,9 @@ type Transactions interface {
 	// CourseRebuild; Begin refuses to go on without. Records that were not acknowledged by then are failed. It asks again
 	// while the coordinator is busy or silent, until the context ends.
 	Prove(ctx context.Context) error
+	// Stray tells whether a request of Prove got no answer within the last minutes. It may arrive late, and take the id from this
+	// producer as another process would.
+	Stray() bool
 
 	// Begin opens a transaction. It asks no broker.
 	Begin() error

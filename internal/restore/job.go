@@ -26,8 +26,6 @@ type Config struct {
 	// Set is the task's set of stores where it is open already: then only the gap behind its positions is replayed.
 	// Nothing in it may be undecided.
 	Set *state.Set
-	// Seen is what a standby that made the set has seen: highest timestamps of changelog records, by store.
-	Seen map[string]int64
 	// Open opens the set otherwise.
 	Open func(identify state.ChangelogIdentity) (*state.Set, error)
 	// Headers tells what stands on disk of the task's stores before they are opened; nil where nothing can.
@@ -72,8 +70,8 @@ type Result struct {
 	Committed map[broker.TopicPartition]broker.OffsetMeta
 	// Start is where reading of each input begins, and End where its log ended at the last look.
 	Start, End map[broker.TopicPartition]int64
-	// HighestTimestampMs holds, by store, the highest timestamp of the changelog records that were read; nothing for a store
-	// of which none was.
+	// HighestTimestampMs holds, by store, the highest timestamp of the changelog records that were read, by those who made the set
+	// before too; nothing for a store of which none was.
 	HighestTimestampMs map[string]int64
 }
 
@@ -137,9 +135,6 @@ func New(cfg Config) *Job {
 	}
 	if j.cfg.MaxBytes == 0 {
 		j.cfg.MaxBytes = 8 << 20
-	}
-	for store, ms := range cfg.Seen {
-		j.sawTimestamp(store, ms)
 	}
 	j.next = j.fetchCommitted
 	return j
@@ -277,14 +272,20 @@ func (j *Job) describeLogs(ctx context.Context) error {
 	return nil
 }
 
-// epochEnds asks where the leader epochs of the positions on disk end in the logs as they are now.
+// epochEnds asks where the leader epochs of the positions of the stores, which are open or on disk, end in the logs as they are now.
 func (j *Job) epochEnds(ctx context.Context) (map[string]int64, error) {
-	if j.cfg.Headers == nil || j.cfg.Set != nil {
-		return nil, nil
-	}
-	headers, err := j.cfg.Headers()
-	if err != nil {
-		return nil, j.errorf("stores on disk: %w", err)
+	var headers map[string]state.Header
+	switch {
+	case j.cfg.Set != nil:
+		headers = make(map[string]state.Header, len(j.cfg.Logs))
+		for _, l := range j.cfg.Logs {
+			headers[l.Store] = j.cfg.Set.Header(l.Store)
+		}
+	case j.cfg.Headers != nil:
+		var err error
+		if headers, err = j.cfg.Headers(); err != nil {
+			return nil, j.errorf("stores on disk: %w", err)
+		}
 	}
 	ask := make(map[broker.TopicPartition]int32)
 	for _, l := range j.cfg.Logs {
@@ -321,6 +322,9 @@ func (j *Job) open(context.Context) error {
 			return err
 		}
 		j.res.Set, j.opened = set, true
+		for _, l := range j.cfg.Logs {
+			set.KnowTopic(l.Store, j.known[l.Store].TopicID)
+		}
 	}
 	for _, l := range j.cfg.Logs {
 		j.stores = append(j.stores, &storeJob{j: j, log: l, known: j.known[l.Store]})

@@ -63,8 +63,8 @@ func (s *Standby) Asks() (logs, inputs []broker.TopicPartition) {
 }
 
 // Look takes the ends of the changelogs and the committed offsets, as they were at a time. Offsets that are not among them
-// are as they were. A changelog that ends before the copy is an error: close the standby and open another one, which finds out
-// what can be kept.
+// are as they were. A changelog that ends before the copy, and a copy that was not looked at for so long that deletions may be gone
+// from its changelog, are errors: close the standby and open another one, which finds out what can be kept.
 func (s *Standby) Look(atMs int64, ends map[broker.TopicPartition]int64, committed map[broker.TopicPartition]broker.OffsetMeta) error {
 	s.lookedMs = atMs
 	if s.job.res.Committed == nil {
@@ -76,6 +76,9 @@ func (s *Standby) Look(atMs int64, ends map[broker.TopicPartition]int64, committ
 			if err := l.begin(); err != nil {
 				return err
 			}
+		}
+		if reason := l.missed(atMs); reason != "" {
+			return s.job.errorf("store %s: %s", l.log.Store, reason)
 		}
 		if l.log.Reused {
 			l.end = max(l.at, s.job.res.Committed[l.log.TopicPartition].Offset)
@@ -92,6 +95,16 @@ func (s *Standby) Look(atMs int64, ends map[broker.TopicPartition]int64, committ
 		}
 	}
 	return s.settle(false)
+}
+
+// missed tells why a copy that was level before may have missed deletions since: this process stood still, or could not read.
+func (s *storeJob) missed(nowMs int64) string {
+	if s.levelMs == 0 {
+		return ""
+	}
+	log := state.UnknownChangelog()
+	log.DeleteRetentionMs = s.known.DeleteRetentionMs
+	return state.CheckStore(s.log.Kind, state.Header{HasPosition: true, LevelMs: s.levelMs}, log, nowMs)
 }
 
 // Read reads one chunk of a changelog that goes on, and tells whether there is more to read.
@@ -143,6 +156,7 @@ func (s *Standby) settle(last bool) error {
 			if err := s.job.res.Set.SetLevel(l.log.Store, s.lookedMs); err != nil {
 				return err
 			}
+			l.levelMs = s.lookedMs
 		}
 		if renew {
 			if err := l.restorer.Apply(nil, state.Position{Offset: l.at, Epoch: l.epoch}); err != nil {
@@ -164,31 +178,22 @@ func (s *Standby) settle(last bool) error {
 	return nil
 }
 
-// Released is what a standby has made.
-type Released struct {
-	Set *state.Set // open
-	// HighestTimestampMs is, by store, the highest timestamp of the changelog records that were read.
-	HighestTimestampMs map[string]int64
-}
-
-// Release ends the standby and gives its stores to whoever takes the task over. After an error the stores are closed.
-func (s *Standby) Release() (Released, error) {
+// Release ends the standby and gives its stores, open, to whoever takes the task over. After an error the stores are closed.
+func (s *Standby) Release() (*state.Set, error) {
 	err := s.settle(true)
 	for _, l := range s.job.stores {
 		if l.restorer == nil {
 			continue
 		}
-		sum, e := l.restorer.Finish(state.Position{Offset: l.at, Epoch: l.epoch})
-		if e != nil && err == nil {
+		if _, e := l.restorer.Finish(state.Position{Offset: l.at, Epoch: l.epoch}); e != nil && err == nil {
 			err = e
 		}
 		l.restorer = nil
-		s.job.sawTimestamp(l.log.Store, sum.HighestTimestampMs)
 	}
 	if err != nil {
-		return Released{}, errors.Join(err, s.Close())
+		return nil, errors.Join(err, s.Close())
 	}
-	return Released{Set: s.job.res.Set, HighestTimestampMs: s.job.res.HighestTimestampMs}, nil
+	return s.job.res.Set, nil
 }
 
 // Close ends the standby and closes its stores. What was gathered and not written is read again by the next one.

@@ -56,7 +56,7 @@ func (b *bench) look(s *restore.Standby) error {
 	return s.Look(b.nowMs, ends, committed)
 }
 
-func (b *bench) release(s *restore.Standby) restore.Released {
+func (b *bench) release(s *restore.Standby) *state.Set {
 	b.Helper()
 	r, err := s.Release()
 	if err != nil {
@@ -85,7 +85,7 @@ func TestStandby_isTakenOver(t *testing.T) {
 	b.follow(s)
 	b.c.Append(tp, kv("c", "4"))
 	r := b.release(s)
-	b.cfg.Set, b.cfg.Seen, b.told = r.Set, r.HighestTimestampMs, nil
+	b.cfg.Set, b.told = r, nil
 	res := b.restore()
 	b.want(res, map[string]string{"a": "3", "c": "4"}, 5)
 	if last := b.told[len(b.told)-1]; last.Records != 1 || last.Start != 4 {
@@ -100,7 +100,7 @@ func TestStandby_passesTimestampsOn(t *testing.T) {
 	s := b.standby()
 	b.follow(s)
 	r := b.release(s)
-	b.cfg.Set, b.cfg.Seen = r.Set, r.HighestTimestampMs
+	b.cfg.Set = r
 	if d := cmp.Diff(map[string]int64{"s": 7}, b.restore().HighestTimestampMs); d != "" {
 		t.Errorf("highest timestamps (-want +got):\n%s", d)
 	}
@@ -121,7 +121,7 @@ func TestStandby_readsWhatIsDecided(t *testing.T) {
 	b.c.Append(tp, kv("c", "3"))
 	b.follow(s)
 	r := b.release(s)
-	b.want(restore.Result{Set: r.Set}, map[string]string{"a": "1", "c": "3"}, 4)
+	b.want(restore.Result{Set: r}, map[string]string{"a": "1", "c": "3"}, 4)
 }
 
 // A store that is restored from an input follows the committed offset.
@@ -137,7 +137,7 @@ func TestStandby_ofAnInput(t *testing.T) {
 	}
 	b.c.Group("app").Commit(tp, broker.OffsetMeta{Offset: 2})
 	b.follow(s)
-	b.want(restore.Result{Set: b.release(s).Set}, map[string]string{"a": "1", "b": "2"}, 2)
+	b.want(restore.Result{Set: b.release(s)}, map[string]string{"a": "1", "b": "2"}, 2)
 }
 
 // What expires in a copy goes by the time that stands with the committed offset, not by the changelog, which runs ahead of it.
@@ -155,7 +155,7 @@ func TestStandby_expiresByCommittedTime(t *testing.T) {
 		b.c.Group("app").Commit(brokertest.TP(in, 0), broker.OffsetMeta{Offset: 1, Metadata: string(text)})
 	}
 	starts := func(s *restore.Standby) (out []int64) {
-		set := b.release(s).Set
+		set := b.release(s)
 		b.cfg.Set = set
 		w, err := set.Window("s")
 		if err != nil {
@@ -231,5 +231,5 @@ func TestStandby_truncated(t *testing.T) {
 	}
 	s = b.standby()
 	b.follow(s)
-	b.want(restore.Result{Set: b.release(s).Set}, map[string]string{"a": "1"}, 1)
+	b.want(restore.Result{Set: b.release(s)}, map[string]string{"a": "1"}, 1)
 }

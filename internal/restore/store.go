@@ -25,6 +25,7 @@ type storeJob struct {
 	end      int64
 	epoch    int32
 	sinceMs  int64
+	levelMs  int64 // of a copy: when it was last level, 0 never
 	done     bool
 	buf      []state.RestoreRecord
 	replayer op.Replayer // of a source topic
@@ -60,7 +61,7 @@ func (s *storeJob) begin() error {
 	}
 	s.at, s.epoch = s.known.StartOffset, -1
 	if p, ok := set.Position(s.log.Store); ok {
-		if reason := s.unusable(p); reason != "" {
+		if reason := s.unusable(); reason != "" {
 			if err := set.Reset(s.log.Store, s.known, reason); err != nil {
 				return err
 			}
@@ -118,16 +119,14 @@ func (j *Job) observed(store string) int64 {
 	return codec.ObservedAt(store, texts)
 }
 
-// unusable tells why a store cannot go on from its position. Sets that were opened for this job have been asked before;
-// this is for those that stay open over a failure.
-func (s *storeJob) unusable(p state.Position) string {
-	switch {
-	case p.Offset < s.known.StartOffset && !s.log.Kind.Cut():
-		return "its changelog was cut behind the store's position"
-	case p.Offset > s.known.EndOffset:
-		return "its changelog ends before the store's position"
+// unusable tells why a store cannot go on from its position. Sets that were opened for this job have been asked before; this is for
+// those that were open already: over a failure, or as a copy of the task.
+func (s *storeJob) unusable() string {
+	h, log := s.j.res.Set.Header(s.log.Store), s.known
+	if h.LevelMs == state.NoTime {
+		log.DeleteRetentionMs = 0 // nobody else has written the changelog, or nothing was missed so far
 	}
-	return ""
+	return state.CheckStore(s.log.Kind, h, log, s.j.cfg.NowMs())
 }
 
 func (s *storeJob) read(ctx context.Context) error {

@@ -32,6 +32,8 @@ type Broken struct {
 	Together bool
 	// ForgetTimes begins without the times of the committed offsets.
 	ForgetTimes bool
+	// IgnoreTwins goes on although another process has the identity of this one.
+	IgnoreTwins bool
 	// Unsettled begins anew while what the task has handed over is undecided.
 	Unsettled bool
 }

@@ -3,6 +3,7 @@ package runtime
 import (
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/restore"
+	"github.com/millrace-io/millrace/internal/state"
 )
 
 // Event is something that happened. Each is told once, in the order of happening as far as the carrier knows it.
@@ -34,9 +35,9 @@ type (
 	// Unfollowed tells that a copy is not kept any more: the answer to Unfollow, with its stores if they were to be kept, or an
 	// error.
 	Unfollowed struct {
-		standby  *standby
-		Released restore.Released
-		Err      error
+		standby *standby
+		Set     *state.Set
+		Err     error
 	}
 	// CommitAnswered is the answer to Commit and to CommitInTransaction.
 	CommitAnswered struct {

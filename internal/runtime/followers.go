@@ -26,9 +26,10 @@ type followers struct {
 	// restoring tells whether a task is being restored.
 	restoring func() bool
 
-	mu   sync.Mutex
-	all  map[*standby]*follower
-	wake chan struct{}
+	mu        sync.Mutex
+	all       map[*standby]*follower
+	wake      chan struct{}
+	interrupt context.CancelFunc // of the round under way; nil without one
 }
 
 type follower struct {
@@ -38,6 +39,7 @@ type follower struct {
 	looked  bool      // once at least; of use to a Stepper
 	told    bool      // that it is level
 	ending  *Unfollow // as soon as may be
+	pauseMs int64     // its changelog cannot be read: not before that time
 }
 
 // levelled notes how far a copy is, and tells whether it is level for the first time.
@@ -56,7 +58,7 @@ func (x *follower) levelled(within int64) bool {
 func (x *follower) end(keep bool) (e Unfollowed) {
 	e.standby = x.standby
 	if keep && x.open {
-		e.Released, e.Err = x.job.Release()
+		e.Set, e.Err = x.job.Release()
 	} else {
 		e.Err = x.job.Close()
 	}
@@ -78,6 +80,9 @@ const (
 	// followAskWait bounds the questions of a round. Committed offsets wait for transactions that hold one of them: those that
 	// were known go on to count.
 	followAskWait = time.Second
+	// followWait bounds the opening of one copy, and one read: others wait meanwhile. So long is the pause after a read that gets no
+	// answer, too.
+	followWait = 10 * time.Second
 )
 
 func newFollowers() *followers {
@@ -94,6 +99,9 @@ func (f *followers) order(a Action) {
 	case Unfollow:
 		if x := f.all[a.standby]; x != nil {
 			x.ending = &a
+		}
+		if f.interrupt != nil {
+			f.interrupt() // a task waits for its stores, and the round may wait for a broker that is away
 		}
 	}
 	select {
@@ -148,40 +156,74 @@ func (f *followers) round(ctx context.Context) {
 	if len(all) == 0 || f.restoring() {
 		return
 	}
+	round, done := f.begin(ctx)
+	defer done()
 	for _, x := range all {
+		if f.ordered() {
+			return
+		}
 		if !x.open {
-			if err := x.job.Open(ctx); err != nil {
-				f.fail(ctx, x, err)
-				continue
-			}
-			x.open = true
+			f.open(ctx, round, x)
 		}
 	}
 	all = slices.DeleteFunc(all, func(x *follower) bool { return !x.open })
-	if err := f.look(ctx, all); err != nil {
-		if ctx.Err() == nil {
-			f.log.Debug("the ends of changelogs of copies cannot be found out, it is tried again", "error", err)
-		}
-		return
-	}
-	for more := true; more && ctx.Err() == nil; {
+	f.look(ctx, round, all)
+	for more := true; more; {
 		more = false
 		for _, x := range all {
-			if !x.open {
-				continue
-			}
-			again, err := x.job.Read(ctx)
-			if err != nil {
-				f.fail(ctx, x, err)
-				continue
-			}
-			more = more || again
-			f.told(x)
-			if f.ordered() || f.restoring() {
+			if f.ordered() || f.restoring() || round.Err() != nil {
 				return
 			}
+			more = x.open && f.read(ctx, round, x) || more
 		}
 	}
+}
+
+// begin makes the context of a round, which an order ends.
+func (f *followers) begin(ctx context.Context) (round context.Context, done func()) {
+	round, cancel := context.WithCancel(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.interrupt = cancel
+	return round, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.interrupt = nil
+		cancel()
+	}
+}
+
+// open opens a copy. A round that is ended meanwhile does it again.
+func (f *followers) open(ctx, round context.Context, x *follower) {
+	within, cancel := context.WithTimeout(round, followWait)
+	defer cancel()
+	err := x.job.Open(within)
+	if x.open = err == nil; err != nil && (round.Err() == nil || ctx.Err() != nil) {
+		f.fail(ctx, x, err)
+	}
+}
+
+// read reads one chunk for a copy, and tells whether there is more. A changelog that nobody answers for is left alone for a while.
+func (f *followers) read(ctx, round context.Context, x *follower) (more bool) {
+	if f.clock.NowMs() < x.pauseMs {
+		return false
+	}
+	within, cancel := context.WithTimeout(round, followWait)
+	defer cancel()
+	more, err := x.job.Read(within)
+	switch {
+	case err == nil:
+		f.told(x)
+		return more
+	case round.Err() != nil && ctx.Err() == nil:
+		return false // it is read again
+	case within.Err() != nil && ctx.Err() == nil:
+		x.pauseMs = f.clock.NowMs() + followWait.Milliseconds()
+		f.log.Warn("the changelogs of a copy of a task cannot be read, it is tried again", "task", x.standby.slot.name, "retry_in_ms", followWait.Milliseconds(), "error", err)
+	default:
+		f.fail(ctx, x, err)
+	}
+	return false
 }
 
 // ordered tells whether an order has come, and leaves it to the next round.
@@ -196,38 +238,66 @@ func (f *followers) ordered() bool {
 }
 
 // look asks once for all, and tells each one.
-func (f *followers) look(ctx context.Context, all []*follower) error {
-	var logs, inputs []broker.TopicPartition
+func (f *followers) look(ctx, round context.Context, all []*follower) {
+	var inputs []broker.TopicPartition
 	for _, x := range all {
-		l, in := x.job.Asks()
-		logs, inputs = append(logs, l...), append(inputs, in...)
+		_, in := x.job.Asks()
+		inputs = append(inputs, in...)
 	}
 	atMs := f.clock.NowMs()
-	ctx, cancel := context.WithTimeout(ctx, followAskWait)
-	defer cancel()
-	ends := make(map[broker.TopicPartition]int64)
-	if len(logs) > 0 {
-		var err error
-		if ends, err = f.admin.ListOffsets(ctx, broker.StableEnd, logs...); err != nil {
-			return err
-		}
-	}
+	ends := f.ends(round, all)
 	committed := make(map[broker.TopicPartition]broker.OffsetMeta)
 	if len(inputs) > 0 {
+		within, cancel := context.WithTimeout(round, followAskWait)
+		defer cancel()
 		var err error
-		if committed, err = f.admin.CommittedOffsets(ctx, f.group, inputs...); err != nil {
+		if committed, err = f.admin.CommittedOffsets(within, f.group, inputs...); err != nil {
 			f.log.Debug("the committed offsets of copies cannot be found out, it is tried again", "error", err)
 			committed = nil
 		}
 	}
 	for _, x := range all {
+		logs, _ := x.job.Asks()
+		if slices.ContainsFunc(logs, func(tp broker.TopicPartition) bool { _, ok := ends[tp]; return !ok }) {
+			continue
+		}
 		if err := x.job.Look(atMs, ends, committed); err != nil {
 			f.fail(ctx, x, err)
 			continue
 		}
 		f.told(x)
 	}
-	return nil
+}
+
+// ends asks where the changelogs of copies end: of all with one request, and if that cannot be answered, of each copy by itself. One
+// changelog that is away, or deleted, must not hold up the others.
+func (f *followers) ends(round context.Context, all []*follower) map[broker.TopicPartition]int64 {
+	ends := make(map[broker.TopicPartition]int64)
+	ask := func(logs []broker.TopicPartition) error {
+		if len(logs) == 0 || round.Err() != nil {
+			return nil
+		}
+		within, cancel := context.WithTimeout(round, followAskWait)
+		defer cancel()
+		some, err := f.admin.ListOffsets(within, broker.StableEnd, logs...)
+		maps.Copy(ends, some)
+		return err
+	}
+	var every []broker.TopicPartition
+	for _, x := range all {
+		logs, _ := x.job.Asks()
+		every = append(every, logs...)
+	}
+	if ask(every) == nil || len(all) == 1 {
+		return ends
+	}
+	for _, x := range all {
+		logs, _ := x.job.Asks()
+		if err := ask(logs); err != nil && round.Err() == nil {
+			f.log.Debug("the ends of the changelogs of a copy cannot be found out, it is tried again", "task", x.standby.slot.name, "error", err)
+		}
+	}
+	return ends
 }
 
 // told tells what has become of a copy.

@@ -368,7 +368,7 @@ func (m *Machine) commitLost(c *commitRound, err error) {
 			m.closeSlot(s, closeDirty, "lost")
 		}
 	}
-	if errors.Is(err, broker.CodeFencedInstanceID) && m.takenAgain(c) {
+	if errors.Is(err, broker.CodeFencedInstanceID) && m.takenAgain(c) && !m.set.Broken.IgnoreTwins {
 		m.fail(instanceTaken(err))
 		return
 	}

@@ -191,17 +191,17 @@ func (m *Machine) unfollowed(e Unfollowed) {
 		sb.retryMs = m.nowMs + min(m.set.BackoffMs<<min(sb.tries, 16), m.set.BackoffMaxMs)
 		sb.tries++
 		m.log.Warn("a copy of a task cannot be kept level, it is tried again", "task", sb.slot.name, "retry_in_ms", sb.retryMs-m.nowMs, "error", e.Err)
-	case e.Released.Set == nil:
+	case e.Set == nil:
 	case s != nil && s.phase == phaseWaiting && s.kept == nil && s.after == nil:
-		s.kept, s.seen = e.Released.Set, e.Released.HighestTimestampMs
+		s.kept = e.Set
 		m.dropStandby(sb)
 		m.advance(s)
 		return
 	case s == nil && sb.wanted && m.drain == nil:
-		m.follow(sb, e.Released.Set) // it was to be a task, and is a copy again
+		m.follow(sb, e.Set) // it was to be a task, and is a copy again
 		return
 	default:
-		m.do(CloseSet{Task: sb.slot.name, Set: e.Released.Set})
+		m.do(CloseSet{Task: sb.slot.name, Set: e.Set})
 	}
 	m.advanceStandby(sb)
 	if s != nil {

@@ -141,8 +141,7 @@ func (m *Machine) beginRestore(s *slot) {
 	l.box.setSolo(s.solo)
 	s.life = l
 	cfg := m.restoreConfig(s)
-	cfg.Set, cfg.Seen = s.kept, s.seen
-	s.kept, s.seen = nil, nil
+	cfg.Set, s.kept = s.kept, nil
 	m.do(Restore{life: l, Job: restore.New(cfg)})
 }
 

@@ -281,6 +281,9 @@ func (m *Machine) fenced(c *commitRound, err error) {
 	if late || m.eos.away || !member || id.MemberID != c.memberID || !errors.Is(err, broker.CodeProducerFenced) && !errors.Is(err, broker.CodeInvalidProducerEpoch) {
 		return
 	}
+	if tx, ok := m.cfg.Producer.(broker.Transactions); ok && tx.Stray() {
+		return // it may have been a request of its own
+	}
 	// The group may have put this member out without its knowing: it is asked.
 	m.eos.suspect, m.eos.suspectErr, m.eos.suspectGen = c.memberID, err, id.Generation
 	if m.drain == nil {
@@ -299,7 +302,7 @@ func (m *Machine) fencedBy(id broker.Identity) {
 	if suspect != id.MemberID {
 		return
 	}
-	if m.eos.foreignMs > 0 && m.nowMs-m.eos.foreignMs < fencedWithinMs {
+	if m.eos.foreignMs > 0 && m.nowMs-m.eos.foreignMs < fencedWithinMs && !m.set.Broken.IgnoreTwins {
 		m.fail(fmt.Errorf("millrace: another instance writes under the same transactional id, and both take it from each other: has the state directory been copied? Remove identity.json from the copy, which keeps its state: %w", err))
 		return
 	}

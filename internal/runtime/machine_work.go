@@ -208,8 +208,8 @@ func (m *Machine) observe(s *slot, d *Done) {
 		s.wantUnit = true
 		m.wantCommit()
 	}
-	if d.flushDue && s.flushMs == 0 {
-		s.flushMs = m.nowMs + flushEveryMs
+	if at := m.nowMs + d.flushInMs; d.flushInMs > 0 && (s.flushMs == 0 || at < s.flushMs) {
+		s.flushMs = at
 	}
 	for _, b := range d.buffered {
 		if in := s.input(b.tp); in != nil {

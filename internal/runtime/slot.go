@@ -49,10 +49,8 @@ type slot struct {
 	life    *life
 	result  restore.Result // of the restore, until the task is open
 	kept    *state.Set     // stores that stay open for a replay of the gap
-	// seen holds the highest timestamps of the changelog records that a standby has read into kept, by store.
-	seen   map[string]int64
-	after  *slot // what must be closed before this one begins
-	looked bool  // everything that it sent has an answer
+	after   *slot          // what must be closed before this one begins
+	looked  bool           // everything that it sent has an answer
 
 	retryMs int64 // not before
 	tries   int   // in a row that failed

@@ -27,7 +27,7 @@ func eventText(e Event) string {
 	case Levelled:
 		return "levelled " + e.standby.slot.name
 	case Unfollowed:
-		return fmt.Sprintf("unfollowed %s kept %t err %v", e.standby.slot.name, e.Released.Set != nil, e.Err)
+		return fmt.Sprintf("unfollowed %s kept %t err %v", e.standby.slot.name, e.Set != nil, e.Err)
 	case CommitAnswered:
 		return fmt.Sprintf("commit %d sent %t err %v", e.Round, e.Sent, e.Err)
 	case TransactionEnded:

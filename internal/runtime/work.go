@@ -126,7 +126,7 @@ type Done struct {
 	handed    bool  // handing over succeeded, with or without a unit
 	commit    bool  // there is something to commit
 	request   bool  // a commit was asked for, by the user or for size
-	flushDue  bool  // sealed state waits for its time to be written
+	flushInMs int64 // when state is to be looked at again, which may have to be written then; 0 never
 	buffered  []buffered
 	streamMs  int64
 }
@@ -361,7 +361,7 @@ func (w *Work) observe(d *Done) {
 	}
 	d.commit = t.CommitNeeded()
 	d.request = t.CommitRequested() || d.commit && w.life.set.PrivateBytes()+w.life.box.stagedBytes() > w.shared.privateBytes
-	d.flushDue = w.life.set.SealedBytes() > 0
+	d.flushInMs = w.life.set.FlushWithinMs(flushEveryMs)
 	d.streamMs = t.StreamTimeMs()
 	for _, tp := range t.Inputs() {
 		n, b := t.Buffered(tp)

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -13,23 +14,41 @@ import (
 	"github.com/millrace-io/millrace/internal/state"
 )
 
-// bad makes writes to a disk fail: that of the write to come which it was laid at, and some behind it.
+// bad makes writes to a disk fail: all of them, from the one to come which it was laid at until the process is gone or, where the
+// database has met none of it, for a while. That nothing succeeds in between makes what is on the disk independent of how often Pebble
+// tries in the background.
 type bad struct {
-	wait, left atomic.Int32
-	cause      error // set while nothing is laid
-	struck     bool  // it was laid at some time
+	laid, failing, met atomic.Bool // met: by the database
+	wait               atomic.Int32
+	// opening says that the database is being opened, which tries for ever: then some writes fail, and the next ones do not.
+	opening atomic.Bool
+	times   atomic.Int32
+	cause   error // set while nothing is laid
+	struck  bool  // it was laid at some time
+	overMs  int64
 }
 
 // lay lets writes fail after some that succeed.
-func (b *bad) lay(after, times int, cause error) {
-	b.left.Store(0)
-	b.cause, b.struck = cause, true
+func (b *bad) lay(after int, cause error, overMs int64) {
+	b.cause, b.struck, b.overMs = cause, true, overMs
 	b.wait.Store(int32(after))
-	b.left.Store(int32(times))
+	b.times.Store(0)
+	b.laid.Store(true)
 }
 
 // over ends it.
-func (b *bad) over() { b.left.Store(0) }
+func (b *bad) over() {
+	b.laid.Store(false)
+	b.failing.Store(false)
+	b.met.Store(false)
+}
+
+// tick ends it when its time has come.
+func (b *bad) tick(nowMs int64) {
+	if b.laid.Load() && !b.met.Load() && nowMs >= b.overMs {
+		b.over()
+	}
+}
 
 // on is a file system whose writes fail.
 func (b *bad) on(fs vfs.FS) vfs.FS {
@@ -39,21 +58,33 @@ func (b *bad) on(fs vfs.FS) vfs.FS {
 		default:
 			return nil
 		}
-		if b.left.Load() <= 0 || b.wait.Add(-1) >= 0 {
+		if !b.laid.Load() || !b.failing.Load() && b.wait.Add(-1) >= 0 {
 			return nil
 		}
-		b.left.Add(-1)
+		if b.failing.Store(true); b.opening.Load() && b.times.Add(1) > failWhileOpening {
+			b.over()
+			return nil
+		}
+		if strings.Contains(op.Path, "state/db") {
+			b.met.Store(true)
+		}
 		return b.cause
 	}))
 }
+
+// failWhileOpening is how many writes fail while a database is opened.
+const failWhileOpening = 3
 
 // breakDisk lets writes to a disk fail: at any step of a flush, of a restore, of a start.
 func (w *world) breakDisk() {
 	p := w.places[w.rng.IntN(len(w.places))]
 	cause := pick(w, []error{syscall.EIO, syscall.ENOSPC})
-	after, times := w.rng.IntN(12), 1+w.rng.IntN(3)
-	w.fault("the disk of place %d: after %d writes %d fail: %v", p.index, after, times, cause)
-	p.disk.bad.lay(after, times, cause)
+	after, ms := w.rng.IntN(12), w.rng.Int64N(2_000)
+	if p.disk.bad.laid.Load() {
+		return
+	}
+	w.fault("the disk of place %d fails after %d writes: %v", p.index, after, cause)
+	p.disk.bad.lay(after, cause, w.clock.NowMs()+ms)
 }
 
 // failed tells errors of a disk that was made to fail. The state directory is left as it is, and opened again.

@@ -74,9 +74,14 @@ func (w *world) takeTransactionalID() {
 	w.fault("another one proves the transactional id of place %d: %v", p.index, w.cluster.Transactions(p.txnID).Prove(context.Background()))
 }
 
-// unnoticed tells of an instance that runs on although somebody else has had its instance id twice.
+// unnoticed tells of an instance that runs on although somebody else has had its instance id too often: three times, and once more
+// when there is other trouble. It does not count what it has found out by itself meanwhile.
 func (p *place) unnoticed() error {
-	if n := p.usurped.refused(); p.up && n >= 2 {
+	often := 4
+	if p.w.alone {
+		often = 3
+	}
+	if n := p.usurped.refused(); p.up && n >= often {
 		return fmt.Errorf("instance %d runs, and was told %d times within ten minutes that another one has its instance id", p.index, n)
 	}
 	return nil

@@ -38,12 +38,15 @@ func troubles() []trouble {
 		{"reading fails", false, 2, (*world).failReads},
 		{"an instance is stopped", false, 2, (*world).stopOne},
 		{"records are held up", true, 3, (*world).holdRecords},
+		{"writes to a disk fail", false, 2, (*world).breakDisk},
+		{"another one has the instance id", true, 1, (*world).takeInstanceID},
+		{"another one has the transactional id", true, 1, (*world).takeTransactionalID},
 	}
 }
 
 // somethingGoesWrong draws a trouble.
 func (w *world) somethingGoesWrong() {
-	all := slices.DeleteFunc(troubles(), func(t trouble) bool { return t.exactly && !w.exactly })
+	all := slices.DeleteFunc(troubles(), func(t trouble) bool { return t.exactly && !w.exactly || w.alone && t.name != w.often })
 	sum := 0
 	for i := range all {
 		if all[i].name == w.often {
@@ -84,6 +87,9 @@ func (w *world) commitOps() []brokertest.Op {
 	if !w.exactly {
 		return []brokertest.Op{brokertest.OpCommitOffsets}
 	}
+	if ops := w.lateOps(); slices.Contains(ops, brokertest.OpProve) {
+		return ops
+	}
 	return append(w.lateOps(), brokertest.OpProve)
 }
 
@@ -103,7 +109,7 @@ func (w *world) lateOps() []brokertest.Op {
 	case w.broken.engine.PlainCommits:
 		return []brokertest.Op{brokertest.OpTxnOffsets, brokertest.OpEndTxn, brokertest.OpCommitOffsets}
 	}
-	return []brokertest.Op{brokertest.OpTxnOffsets, brokertest.OpEndTxn}
+	return []brokertest.Op{brokertest.OpTxnOffsets, brokertest.OpEndTxn, brokertest.OpProve}
 }
 
 // delayRequest lets a request arrive long after it was given up, or once more after it was answered. The coordinator of
@@ -113,11 +119,46 @@ func (w *world) delayRequest() {
 	op := pick(w, w.lateOps())
 	if w.rng.IntN(2) == 0 {
 		w.fault("%q arrives late", op)
-		w.inject(brokertest.Fault{Op: op, Err: broker.ErrNoAnswer, Late: true})
+		w.inject(brokertest.Fault{Op: op, Err: broker.ErrNoAnswer, Late: true, Do: w.delayed})
 		return
 	}
 	w.fault("%q arrives twice", op)
-	w.inject(brokertest.Fault{Op: op, Applied: true, Late: true})
+	w.inject(brokertest.Fault{Op: op, Applied: true, Late: true, Do: w.delayed})
+}
+
+// lateProof is a request for a transactional id that is on its way, of a life of an instance.
+type lateProof struct {
+	txn  string
+	life int
+}
+
+// delayed notes such a request. That of a process which has died is that of a stranger for the next one.
+func (w *world) delayed(c brokertest.Call) {
+	if p := w.placeOf(c.Txn); p != nil && c.Op == brokertest.OpProve {
+		w.lateProofs = append(w.lateProofs, lateProof{c.Txn, p.lives})
+	}
+}
+
+// placeOf finds the instance that writes under a transactional id; nil without one.
+func (w *world) placeOf(txn string) *place {
+	for _, p := range w.places {
+		if p.txnID != "" && p.txnID == txn {
+			return p
+		}
+	}
+	return nil
+}
+
+// proofArrived counts a request for a transactional id that has arrived late.
+func (w *world) proofArrived(txn string) {
+	i := slices.IndexFunc(w.lateProofs, func(l lateProof) bool { return l.txn == txn })
+	if i < 0 {
+		return
+	}
+	if p := w.placeOf(txn); p != nil && p.lives != w.lateProofs[i].life {
+		p.usurped.txn++
+	}
+	w.lateProofs = slices.Delete(w.lateProofs, i, i+1)
 }
 
 func callText(c brokertest.Call) string {
@@ -133,6 +174,9 @@ func (w *world) arrive() {
 func (w *world) applyLate(i int) brokertest.Call {
 	c := w.cluster.ApplyLate(i)
 	w.setBack = w.setBack || c.Op == brokertest.OpCommitOffsets && c.Err == nil
+	if c.Op == brokertest.OpProve {
+		w.proofArrived(c.Txn)
+	}
 	return c
 }
 

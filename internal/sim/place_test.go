@@ -33,9 +33,10 @@ type place struct {
 	heldMs   int64 // what it writes is held up until then; 0 if not
 	rejoins  int   // requests for a new assignment that were heard
 	stepper  *runtime.Stepper
-	txnID    string  // "" under at-least-once
-	usurped  usurped // by others, in this life
-	ending   error   // of the last life that ended by itself
+	txnID    string                 // "" under at-least-once
+	usurped  usurped                // by others, in this life
+	former   *brokertest.Membership // of the life before, which this one may take the place of; nil once it is settled
+	ending   error                  // of the last life that ended by itself
 	metrics  *metrics.Registry
 	member   *brokertest.Membership // of the last life; nil once the group has forgotten it
 	producer *brokertest.Producer
@@ -46,13 +47,13 @@ type disk struct {
 	fs   *vfs.MemFS
 	db   *state.DB
 	full bool
-	bad  bad
+	bad  *bad
 	// wasFull says that it was full at some time.
 	wasFull bool
 }
 
 func newPlace(w *world, index int) *place {
-	return &place{w: w, index: index, disk: disk{fs: vfs.NewCrashableMem()}}
+	return &place{w: w, index: index, disk: disk{fs: vfs.NewCrashableMem(), bad: &bad{}}}
 }
 
 func (p *place) say(line string) {
@@ -63,13 +64,14 @@ func (p *place) say(line string) {
 func (p *place) boot() {
 	w := p.w
 	p.lives++
+	p.former = p.member
 	p.up, p.started, p.member, p.producer, p.outMs, p.rejoins, p.heldMs = true, false, nil, nil, 0, 0, 0
 	p.metrics, p.txnID, p.usurped = metrics.New(), "", usurped{}
 	c := w.cluster
 	clients := runtime.Clients{
 		Admin: w.broken.admin(c), Reader: w.broken.reader(c), Committed: p.fetcher(brokertest.ReadCommitted), Protocol: "millrace",
 		Membership: func(runtime.Member) (broker.Membership, error) {
-			p.member = w.group.Join()
+			p.member = w.join(p)
 			return p.member, nil
 		},
 	}
@@ -112,6 +114,8 @@ func (p *place) fetcher(level brokertest.Isolation) *brokertest.Fetcher {
 
 // openState opens the state directory on the disk.
 func (p *place) openState(clusterID string, _ int) (*state.DB, error) {
+	p.disk.bad.opening.Store(true)
+	defer p.disk.bad.opening.Store(false)
 	db, err := state.OpenDB(state.Options{
 		FS: p.disk.bad.on(p.disk.fs), Dir: "state", ClusterID: clusterID, ApplicationID: appID, CacheBytes: 1 << 20, MemTableBytes: 256 << 10,
 		MemTableFlushMs: 400, SealedBytes: 1 << 10, SealedMs: 300, RestoreChunkBytes: 1 << 10, MinFreeBytes: 1 << 20,
@@ -121,7 +125,7 @@ func (p *place) openState(clusterID string, _ int) (*state.DB, error) {
 			}
 			return 1 << 40, nil
 		},
-		Now: p.w.clock.NowMs, NewID: func() string { return fmt.Sprint("place-", p.index) }, Stepped: true,
+		Now: p.w.clock.NowMs, NewID: func() string { return fmt.Sprint("place-", p.index) }, Stepped: true, LoseUnwritten: p.w.broken.loseUnwritten,
 	})
 	if err == nil {
 		p.disk.db = db
@@ -136,6 +140,7 @@ func (p *place) kill() {
 	}
 	p.say("is gone")
 	p.die()
+	p.disk.bad = &bad{struck: p.disk.bad.struck} // what is left of the process meets the old one
 	if db := p.disk.db; db != nil {
 		p.disk.fs, p.disk.db = p.disk.fs.CrashClone(vfs.CrashCloneCfg{}), nil
 		p.w.dead = append(p.w.dead, func() { _ = db.Close() })
@@ -144,6 +149,9 @@ func (p *place) kill() {
 
 func (p *place) die() {
 	p.up = false
+	if p.former != nil { // it has not come to take the place
+		p.member, p.former = p.former, nil
+	}
 	p.restart = p.w.clock.NowMs() + p.w.rng.Int64N(1_500)
 	if p.producer != nil {
 		p.producer.Hold()
@@ -163,6 +171,7 @@ func (p *place) expire() {
 
 // tick tells the instance that time has passed.
 func (p *place) tick() {
+	p.disk.bad.tick(p.w.clock.NowMs())
 	if p.outMs > 0 && p.w.clock.NowMs() >= p.outMs && p.up && p.member != nil {
 		p.outMs = 0
 		p.member.Lose(true)
@@ -182,6 +191,8 @@ func (p *place) tick() {
 // chores are what can be done here now, each one of them once.
 func (p *place) chores() []func() bool {
 	switch {
+	case !p.up && p.member != nil && p.mayReturn():
+		return []func() bool{func() bool { p.boot(); return true }}
 	case !p.up && p.member != nil:
 		if p.w.calm || p.w.rng.IntN(8) == 0 {
 			return []func() bool{func() bool { p.expire(); return true }}
@@ -223,6 +234,32 @@ func (p *place) carry(c runtime.Chore) bool {
 		p.kill()
 	}
 	return did
+}
+
+// mayReturn tells whether a static member comes back before its session is over.
+func (p *place) mayReturn() bool {
+	return p.w.static && p.disk.db == nil && (p.w.calm || p.w.clock.NowMs() >= p.restart) && p.w.rng.IntN(2) == 0
+}
+
+// join makes the instance a member. A static one that was in the group until it died takes the place of its former life, with its
+// tasks and without a rebalance, unless one is under way: then that life is forgotten.
+func (w *world) join(p *place) *brokertest.Membership {
+	former := p.former
+	p.former = nil
+	if former != nil && !w.coord.Busy() {
+		m := w.group.Replace(former)
+		w.coord.Replace(former, m)
+		w.note("group: the member of place %d is replaced", p.index)
+		return m
+	}
+	if former != nil {
+		w.coord.Forget(former)
+		w.group.Expire(former)
+	}
+	if w.static {
+		return w.group.Join(brokertest.Static(fmt.Sprint("place-", p.index)))
+	}
+	return w.group.Join()
 }
 
 // start does the next thing of the start. What fails for now is tried again.
@@ -278,6 +315,7 @@ func (p *place) ended() {
 				p.say(fmt.Sprintf("closing the state directory: %v", err))
 			}
 			p.disk.db = nil
+			p.disk.bad.over()
 		})
 	}
 }

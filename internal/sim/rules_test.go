@@ -19,8 +19,12 @@ type brokenRule struct {
 	workload    string
 	inMemory    bool
 	onDisk      bool
-	often       string // a kind of trouble that brings it to light
-	budget      int    // seeds within which it must be found
+	copies      bool
+	// loseUnwritten forgets what a disk did not take, as if it had.
+	loseUnwritten bool
+	often         string // a kind of trouble that brings it to light
+	alone         bool   // nothing else goes wrong
+	budget        int    // seeds within which it must be found
 }
 
 func (b brokenRule) admin(c *brokertest.Cluster) *brokertest.Admin {
@@ -51,10 +55,13 @@ func brokenRules() []brokenRule {
 		{name: "keep the units of a released partition", engine: runtime.Broken{KeepReleased: true}, often: "records are held up", budget: 100},
 		{name: "send ahead of the end of a transaction", engine: runtime.Broken{SendAhead: true}, budget: 100},
 		{name: "take an unknown end for a commit", engine: runtime.Broken{UnknownIsCommitted: true}, budget: 100},
-		{name: "commit offsets without results by themselves", engine: runtime.Broken{PlainCommits: true}, workload: "sifted", often: "requests that arrive late, or twice", budget: 100},
+		{name: "commit offsets without results by themselves", engine: runtime.Broken{PlainCommits: true}, workload: "sifted", often: "requests that arrive late, or twice", budget: 300},
 		{name: "commit before all acknowledgements", engine: runtime.Broken{Unacknowledged: true}, atLeastOnce: true, budget: 100},
 		{name: "changelog records leave with their results", engine: runtime.Broken{Together: true}, atLeastOnce: true, workload: "closed", often: "records fail", budget: 100},
 		{name: "replay before what was handed over is decided", engine: runtime.Broken{Unsettled: true}, onDisk: true, often: "a disk is full", budget: 100},
+		{name: "take a copy over without the gap behind it", engine: runtime.Broken{SkipGap: true}, inMemory: true, copies: true, budget: 100},
+		{name: "forget what a disk did not take", loseUnwritten: true, onDisk: true, often: "a disk is full", budget: 100},
+		{name: "go on beside another one of the same identity", engine: runtime.Broken{IgnoreTwins: true}, often: "another one has the instance id", alone: true, budget: 100},
 		{name: "forget the times of the windows", engine: runtime.Broken{ForgetTimes: true}, workload: "windows", budget: 100},
 	}
 }
@@ -62,10 +69,11 @@ func brokenRules() []brokenRule {
 // scenario draws what a seed does with the rule broken.
 func (b brokenRule) scenario(seed uint64) (scenario, error) {
 	sc := drawScenario(seed)
-	sc.exactly, sc.broken, sc.often = !b.atLeastOnce, b, b.often
+	sc.exactly, sc.broken, sc.often, sc.alone = !b.atLeastOnce, b, b.often, b.alone
 	if b.onDisk || b.inMemory {
 		sc.inMemory = b.inMemory
 	}
+	sc.copies = sc.copies || b.copies
 	var err error
 	if b.workload != "" {
 		sc.workload, err = FindWorkload(b.workload)

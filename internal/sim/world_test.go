@@ -25,9 +25,11 @@ type scenario struct {
 	trouble   int    // how often something goes wrong, in 1,000 steps
 	deadline  int64  // of one record, in milliseconds
 	often     string // a kind of trouble that comes more often than others
+	alone     bool   // no other kind comes
 	broken    brokenRule
 	emitLimit int64 // what one record may send, 0 for no bound
 	copies    bool  // instances are asked for standbys and warm-ups
+	static    bool  // members have instance ids, and come back under them
 }
 
 // drawScenario lets a seed choose.
@@ -37,26 +39,28 @@ func drawScenario(seed uint64) scenario {
 	return scenario{
 		workload: all[rng.IntN(len(all))], exactly: rng.IntN(5) > 0, cached: rng.IntN(3) == 0, inMemory: rng.IntN(4) == 0,
 		instances: 2 + rng.IntN(2), steps: 3000, trouble: []int{2, 6, 15}[rng.IntN(3)], deadline: []int64{2_500, 3_600_000}[rng.IntN(2)],
+		copies: rng.IntN(4) == 0, static: rng.IntN(3) == 0,
 	}
 }
 
 func (s scenario) String() string {
-	return fmt.Sprintf("%s, exactly once %t, cached %t, in memory %t, copies %t, %d instances, %d steps, trouble %d, %d ms for a record",
-		s.workload.Name, s.exactly, s.cached, s.inMemory, s.copies, s.instances, s.steps, s.trouble, s.deadline)
+	return fmt.Sprintf("%s, exactly once %t, cached %t, in memory %t, copies %t, static %t, %d instances, %d steps, trouble %d, %d ms for a record",
+		s.workload.Name, s.exactly, s.cached, s.inMemory, s.copies, s.static, s.instances, s.steps, s.trouble, s.deadline)
 }
 
 // world is the whole of a simulation: a cluster, the instances of an application, the clock, and one source of chance.
 type world struct {
 	scenario
-	seed     uint64
-	rng      *rand.Rand
-	topology *topology.Topology
-	cluster  *brokertest.Cluster
-	group    *brokertest.Group
-	coord    *brokertest.Coordinator // nil before the first instance knows the tasks
-	clock    *clock.Fake
-	places   []*place
-	injected []*brokertest.Injected
+	seed       uint64
+	rng        *rand.Rand
+	topology   *topology.Topology
+	cluster    *brokertest.Cluster
+	group      *brokertest.Group
+	coord      *brokertest.Coordinator // nil before the first instance knows the tasks
+	clock      *clock.Fake
+	places     []*place
+	injected   []*brokertest.Injected
+	lateProofs []lateProof
 
 	feed   Feed
 	oracle Oracle
@@ -380,6 +384,9 @@ func (w *world) settle() {
 	}
 	for _, p := range w.places {
 		p.disk.full = false
+		if p.disk.bad.laid.Load() && p.up {
+			p.kill()
+		}
 		p.disk.bad.over()
 		if p.member != nil && !p.up {
 			p.expire()
@@ -478,6 +485,11 @@ func (w *world) unowned() bool {
 	}
 	if w.due || slices.ContainsFunc(w.places, (*place).waitsForGroup) {
 		return true
+	}
+	for _, p := range w.places {
+		if w.static && !w.calm && p.former != nil {
+			members = append(members, p.former)
+		}
 	}
 	return slices.ContainsFunc(w.coord.Tasks(), func(id broker.TaskID) bool { return !slices.Contains(members, w.coord.Owner(id)) })
 }

@@ -38,11 +38,13 @@ type entry struct {
 	clean  bool
 	// headers says that values begin with headers.
 	headers bool
+	// left says that the task has been opened without the store since: what was processed meanwhile is not in it.
+	left bool
 }
 
 // line is one line of the file.
 type line struct {
-	Op          string      `json:"op"` // format, add, drop, clean, unclean
+	Op          string      `json:"op"` // format, add, drop, clean, unclean, leave
 	Format      int         `json:"format,omitempty"`
 	Incarnation incarnation `json:"incarnation"` // of format: the next fresh one
 	Task        string      `json:"task,omitempty"`
@@ -51,6 +53,7 @@ type line struct {
 	Logged      bool        `json:"logged,omitempty"`
 	Clean       bool        `json:"clean,omitempty"`
 	Headers     bool        `json:"headers,omitempty"`
+	Left        bool        `json:"left,omitempty"`
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -129,7 +132,7 @@ func (c *catalogue) apply(l *line) error {
 		if kind == 0 {
 			return fmt.Errorf("it names the unknown kind %q", l.Kind)
 		}
-		c.entries[id] = &entry{id: id, inc: l.Incarnation, kind: kind, logged: l.Logged, clean: l.Clean, headers: l.Headers}
+		c.entries[id] = &entry{id: id, inc: l.Incarnation, kind: kind, logged: l.Logged, clean: l.Clean, headers: l.Headers, left: l.Left}
 		c.next = max(c.next, l.Incarnation+1)
 	case "drop":
 		if e != nil && e.inc == l.Incarnation {
@@ -138,6 +141,10 @@ func (c *catalogue) apply(l *line) error {
 	case "clean", "unclean":
 		if e != nil && e.inc == l.Incarnation {
 			e.clean = l.Op == "clean"
+		}
+	case "leave":
+		if e != nil && e.inc == l.Incarnation {
+			e.left = true
 		}
 	default:
 		return fmt.Errorf("it holds the unknown operation %q", l.Op)
@@ -220,7 +227,7 @@ func (c *catalogue) rewrite() error {
 			break
 		}
 		l := c.add(e.id, Spec{Kind: e.kind, Logged: e.logged, KeepHeaders: e.headers}, e.inc)
-		l.Clean = e.clean
+		l.Clean, l.Left = e.clean, e.left
 		b, err = l.append(b)
 	}
 	if err == nil {

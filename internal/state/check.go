@@ -44,9 +44,21 @@ func CheckStore(kind Kind, h Header, log Changelog, nowMs int64) (reason string)
 	if h.LevelMs == NoTime {
 		return "it is not known when the store was last level with its changelog"
 	}
-	if age := nowMs - h.LevelMs; age > log.DeleteRetentionMs/2 {
+	age := nowMs - h.LevelMs
+	switch {
+	case !tooOld(h.LevelMs, nowMs, log.DeleteRetentionMs):
+	case age < 0:
+		return fmt.Sprintf("the store was last level with its changelog %d s in the future: the clock of this machine is wrong, or was", -age/1000)
+	default:
 		return fmt.Sprintf("the store was last level with its changelog %d s ago, and the changelog keeps deletions for %d s only",
 			age/1000, log.DeleteRetentionMs/1000)
 	}
 	return ""
+}
+
+// tooOld tells whether deletions may be missed by who goes on from where a store was last level. A time that lies in the future by as
+// much says nothing either.
+func tooOld(levelMs, nowMs, deleteRetentionMs int64) bool {
+	age := nowMs - levelMs
+	return deleteRetentionMs > 0 && (age > deleteRetentionMs/2 || age < -deleteRetentionMs/2)
 }

@@ -332,6 +332,8 @@ func TestCheckStore(t *testing.T) {
 		"half the retention":       {now: 100*day + 12*hour, want: ""},
 		"more than half":           {now: 100*day + 12*hour + 1, want: "last level"},
 		"deletions are kept":       {now: 900 * day, change: func(_ *Header, l *Changelog) { l.DeleteRetentionMs = 0 }, want: ""},
+		"in the future, a little":  {now: 100*day - 12*hour, want: ""},
+		"in the future":            {now: 100*day - 12*hour - 1, want: "in the future"},
 		"never level":              {change: func(h *Header, _ *Changelog) { h.LevelMs = NoTime }, want: "not known"},
 		"never written":            {change: func(h *Header, l *Changelog) { h.HasPosition = false; l.TopicID[0] = 2 }, want: ""},
 	} {

@@ -7,11 +7,19 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// levelRenewMs is after how long an otherwise idle store's level time is written again.
+// levelRenewMs is after how long an otherwise idle store's level time is written again, at most.
 const levelRenewMs = 10 * 60_000
 
+// renewMs is the same for this store.
+func (s *store) renewMs() int64 {
+	if s.deletesMs <= 0 {
+		return levelRenewMs
+	}
+	return max(1, min(levelRenewMs, s.deletesMs/8))
+}
+
 // FlushDue tells whether Flush should be called: the sealed units have reached their bound in bytes or age, or a store's
-// level time is to be renewed, which an idle task needs too, each ten minutes. Always false for a set without persistent
+// level time is to be renewed, which an idle task needs too, at least each ten minutes. Always false for a set without persistent
 // stores.
 func (s *Set) FlushDue(nowMs int64) bool {
 	if len(s.disk) == 0 || s.check() != nil {
@@ -28,9 +36,11 @@ func (s *Set) FlushDue(nowMs int64) bool {
 	return false
 }
 
-// levelTime is the level time to be written now.
+// levelTime is the level time to be written now. One that is older than it may be at the next opening is left as it is: it is
+// renewed well before that, so this process stood still, or its machine slept. Another instance may have had the task meanwhile, and
+// deletions that it has made may be gone from the changelog.
 func (s *store) levelTime(nowMs int64) int64 {
-	if s.level {
+	if s.level && (s.levelMs == NoTime || !tooOld(s.levelMs, nowMs, s.deletesMs)) {
 		return max(s.levelMs, nowMs)
 	}
 	return s.levelMs
@@ -38,7 +48,24 @@ func (s *store) levelTime(nowMs int64) int64 {
 
 func (s *store) levelDue(nowMs int64) bool {
 	t := s.levelTime(nowMs)
-	return t != NoTime && (s.disk.head.LevelMs == NoTime || t-s.disk.head.LevelMs >= levelRenewMs)
+	return t != NoTime && (s.disk.head.LevelMs == NoTime || t-s.disk.head.LevelMs >= s.renewMs())
+}
+
+// FlushWithinMs is after how long at most FlushDue should be asked again, if nothing is written meanwhile; 0 never. sealed is for what
+// is sealed.
+func (s *Set) FlushWithinMs(sealed int64) (ms int64) {
+	if len(s.disk) == 0 || s.check() != nil {
+		return 0
+	}
+	if s.SealedBytes() > 0 {
+		return sealed
+	}
+	for _, st := range s.disk {
+		if n := st.renewMs(); st.level && (ms == 0 || n < ms) {
+			ms = n
+		}
+	}
+	return ms
 }
 
 // Flush writes what is sealed to Pebble, as one batch in the order of keys: entries, metadata, positions and level times
@@ -63,7 +90,13 @@ func (s *Set) flush(closing bool) error {
 		dirty = dirty || !st.sealed.isEmpty() || st.positionNew || st.levelDue(now)
 	}
 	if dirty {
-		if err := s.write(now); err != nil {
+		err := s.write(now)
+		if err != nil && s.db.opts.LoseUnwritten {
+			for _, st := range s.disk {
+				st.sealed = newLayer()
+			}
+		}
+		if err != nil {
 			return err
 		}
 	}

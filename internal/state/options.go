@@ -64,6 +64,9 @@ type Options struct {
 	// Stepped makes what is on disk follow from the calls alone: a flush of Pebble's memory is waited for, and none is begun by
 	// a timer of Pebble's own; nothing is compacted beside them. For simulations that crash.
 	Stepped bool
+	// LoseUnwritten breaks a rule on purpose: what could not be written counts as written. Simulations show with it that they would find
+	// that out.
+	LoseUnwritten bool
 
 	ingestBytes int64  // the least chunk of a restore that is ingested; tests have small ones
 	deleted     func() // tests: a table file was deleted

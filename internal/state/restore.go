@@ -28,7 +28,7 @@ type RestoreSummary struct {
 	Rows    int64 // written to the base, deletions included; on disk without what a later record of the chunk superseded
 	Bytes   int64 // of keys and values read
 
-	HighestTimestampMs int64 // of the records, NoTime if there was none
+	HighestTimestampMs int64 // of the records, those of earlier restores of the store included; NoTime if there was none
 	HighestTimeMs      int64 // highest window start or session end, NoTime if there was none
 }
 
@@ -89,6 +89,9 @@ func (s *Set) BeginRestore(store string) (*Restorer, error) {
 	r := &Restorer{
 		s: st, rows: newPoints(false, 0), high: st.base.observed(), limit: math.MaxInt64, seen: st.base.observed(),
 		sum: RestoreSummary{HighestTimestampMs: NoTime, HighestTimeMs: NoTime},
+	}
+	if ms, ok := st.base.meta(restoredMeta); ok {
+		r.sum.HighestTimestampMs = ms
 	}
 	if ahead, ok := st.base.meta(aheadMeta); ok {
 		r.seen = max(r.seen, ahead)
@@ -306,6 +309,10 @@ func (r *Restorer) settle() {
 // so that the next one moves the observed time to them when its limit comes there.
 const aheadMeta = "ahead"
 
+// restoredMeta holds the highest timestamp of the changelog records that were restored: a restore that goes on where another one was
+// interrupted does not see them all.
+const restoredMeta = "restored"
+
 type number struct {
 	name string
 	v    int64
@@ -315,6 +322,9 @@ type number struct {
 func (r *Restorer) numbers() (all []number) {
 	if known, ok := r.s.base.meta(aheadMeta); r.seen > r.high && (!ok || r.seen > known) {
 		all = append(all, number{aheadMeta, r.seen})
+	}
+	if known, ok := r.s.base.meta(restoredMeta); r.sum.HighestTimestampMs != NoTime && (!ok || r.sum.HighestTimestampMs > known) {
+		all = append(all, number{restoredMeta, r.sum.HighestTimestampMs})
 	}
 	if known, _ := r.s.base.meta(SeqMeta); r.seq > known {
 		all = append(all, number{SeqMeta, r.seq})

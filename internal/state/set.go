@@ -167,6 +167,29 @@ func (s *Set) Position(store string) (p Position, ok bool) {
 	return st.position, st.hasPosition
 }
 
+// KnowTopic notes the topic id of a store's changelog, where it was not known when the set was opened: stores in memory are not asked
+// about then.
+func (s *Set) KnowTopic(store string, id [16]byte) {
+	if st := s.byName[store]; st != nil && st.topicID == [16]byte{} {
+		st.topicID = id
+	}
+}
+
+// Header tells what CheckStore has to know of a store of an open set. LevelMs is NoTime while the set itself is the writer of the
+// changelog, and so cannot have missed anything.
+func (s *Set) Header(store string) Header {
+	h := noHeader()
+	st := s.byName[store]
+	if st == nil || s.check() != nil {
+		return h
+	}
+	h.TopicID, h.Position, h.HasPosition = st.topicID, st.position, st.hasPosition
+	if !st.level {
+		h.LevelMs = st.levelMs
+	}
+	return h
+}
+
 // Abandon closes the handles under a goroutine that still uses the set and does not come back in time: every later use,
 // there or here, returns ErrClosed. What the goroutine holds already (values, rows of iterators) stays intact. What was
 // not flushed is lost to the disk and comes back from the changelog when the stores are opened again. Unlike all other

@@ -52,11 +52,11 @@ func (db *DB) OpenSet(task string, specs []Spec, identify ChangelogIdentity) (*S
 		}
 		plans = append(plans, p)
 	}
-	if err := db.carryOut(plans); err != nil {
+	if err := db.carryOut(plans, db.leaves(set)...); err != nil {
 		return nil, err
 	}
 	for _, p := range plans {
-		if err := p.store.attach(p.inc, p.topicID); err != nil {
+		if err := p.store.attach(p.inc, p.log); err != nil {
 			for _, q := range plans {
 				db.supersede(q.inc)
 			}
@@ -70,12 +70,12 @@ func (db *DB) OpenSet(task string, specs []Spec, identify ChangelogIdentity) (*S
 
 // plan is what is to be done to open one store.
 type plan struct {
-	store   *store
-	inc     incarnation
-	lines   []line
-	fresh   bool
-	erase   incarnation // 0: nothing
-	topicID [16]byte
+	store *store
+	inc   incarnation
+	lines []line
+	fresh bool
+	erase incarnation // 0: nothing
+	log   Changelog
 }
 
 // plan decides whether a store can go on from what is on disk. The caller holds the mutex.
@@ -85,7 +85,7 @@ func (db *DB) plan(s *store, identify ChangelogIdentity) (*plan, error) {
 	if s.spec.Logged && identify != nil {
 		log = identify(s.spec.Name)
 	}
-	p := &plan{store: s, topicID: log.TopicID}
+	p := &plan{store: s, log: log}
 	e := db.cat.entries[id]
 	if e == nil {
 		p.fresh = true
@@ -99,6 +99,8 @@ func (db *DB) plan(s *store, identify ChangelogIdentity) (*plan, error) {
 	switch {
 	case err != nil:
 		s.opened.Emptied = err.Error()
+	case e.left:
+		s.opened.Emptied = leftReason(e.logged)
 	case e.kind != s.spec.Kind:
 		s.opened.Emptied = fmt.Sprintf("it was a %s store and is a %s store now", e.kind, s.spec.Kind)
 	case e.logged != s.spec.Logged:
@@ -126,9 +128,28 @@ func (db *DB) plan(s *store, identify ChangelogIdentity) (*plan, error) {
 	return p, nil
 }
 
+// leaves marks the stores of a task that a set which is opened for it does not have: those that were taken out, renamed or
+// moved to memory. Should such a store come back, it must not go on as if it had been there. The caller holds the mutex.
+func (db *DB) leaves(s *Set) (lines []line) {
+	for _, e := range db.cat.sorted() {
+		if st := s.byName[e.id.store]; e.id.task == s.task && !e.left && (st == nil || !st.spec.Persistent) {
+			lines = append(lines, e.line("leave"))
+		}
+	}
+	return lines
+}
+
+// leftReason says why a store that comes back begins empty.
+func leftReason(logged bool) string {
+	const what = "the task has run without it in between: it was taken out or renamed, and has come back under its old name"
+	if logged {
+		return what + ". It is rebuilt from its changelog, and what was processed in between is missing there too: if it should be in it, stop all instances and reset the application (docs/reset.md)"
+	}
+	return what
+}
+
 // carryOut writes what was planned to the catalogue, once for all stores. The caller holds the mutex.
-func (db *DB) carryOut(plans []*plan) error {
-	var lines []line
+func (db *DB) carryOut(plans []*plan, lines ...line) error {
 	var gone []incarnation
 	next := db.cat.next
 	for _, p := range plans {
@@ -150,7 +171,7 @@ func (db *DB) carryOut(plans []*plan) error {
 }
 
 // attach gives a store its handle. The caller holds the DB's mutex.
-func (s *store) attach(inc incarnation, topicID [16]byte) error {
+func (s *store) attach(inc incarnation, log Changelog) error {
 	db := s.set.db
 	db.supersede(inc)
 	s.spec.SegmentMs = s.segmentMs
@@ -162,10 +183,11 @@ func (s *store) attach(inc incarnation, topicID [16]byte) error {
 		// The rows lie in segments of that length; a definition that has changed applies to the next life of the store.
 		s.spec.SegmentMs, b.spec.SegmentMs = b.head.SegmentMs, b.head.SegmentMs
 	}
+	topicID := log.TopicID
 	if topicID == [16]byte{} {
 		topicID = b.head.TopicID
 	}
-	s.disk, s.base, s.topicID = b, b, topicID
+	s.disk, s.base, s.topicID, s.deletesMs = b, b, topicID, log.DeleteRetentionMs
 	s.position, s.hasPosition = b.head.Position, b.head.HasPosition
 	s.levelMs = b.head.LevelMs
 	s.positionNew, s.level, s.restoring = false, false, false
@@ -224,7 +246,7 @@ func (s *Set) Reset(store string, log Changelog, reason string) error {
 	if st.memory != nil {
 		st.useMemory()
 		st.position, st.hasPosition, st.high = Position{}, false, noObserved
-		st.levelMs, st.level, st.restoring = NoTime, false, false
+		st.levelMs, st.level, st.restoring, st.topicID = NoTime, false, false, log.TopicID
 		return nil
 	}
 	db := s.db
@@ -240,11 +262,11 @@ func (s *Set) Reset(store string, log Changelog, reason string) error {
 		return ErrSuperseded
 	}
 	db.opts.Logger.Warn("a state store is emptied", "dir", db.opts.Dir, "task", s.task, "store", store, "reason", reason)
-	p := &plan{store: st, fresh: true, erase: st.disk.inc, topicID: log.TopicID}
+	p := &plan{store: st, fresh: true, erase: st.disk.inc, log: log}
 	if err := db.carryOut([]*plan{p}); err != nil {
 		return err
 	}
-	if err := st.attach(p.inc, p.topicID); err != nil {
+	if err := st.attach(p.inc, p.log); err != nil {
 		return err
 	}
 	s.orderDisk()

@@ -25,7 +25,9 @@ type store struct {
 	levelMs int64    // when the store was last level with its changelog, NoTime if never
 	level   bool     // it has stayed level since: renewed at each flush
 	topicID [16]byte // of the changelog
-	opened  OpenReport
+	// deletesMs is how long the changelog keeps deletions; 0 as long as records, or not known.
+	deletesMs int64
+	opened    OpenReport
 
 	segmentMs int64 // as defined; spec has what the rows on disk have
 

@@ -101,6 +101,15 @@ func (c *Coordinator) released() {
 	}
 }
 
+// Replace puts one member in the place of another, see Group.Replace.
+func (c *Coordinator) Replace(old, m *Membership) {
+	for id, x := range c.owner {
+		if x == old {
+			c.owner[id] = m
+		}
+	}
+}
+
 // Forget takes a member out of the plans: it is not in the group any more, and others may have its tasks at once.
 func (c *Coordinator) Forget(m *Membership) {
 	for _, of := range []map[broker.TaskID]*Membership{c.owner, c.goal} {

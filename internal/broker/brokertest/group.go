@@ -183,6 +183,8 @@ func (g *Group) check(id broker.Identity) broker.Code {
 	}
 	m := g.members[id.MemberID]
 	switch {
+	case m == nil && g.replaced(id):
+		return broker.CodeFencedInstanceID
 	case m == nil:
 		return broker.CodeUnknownMemberID
 	case id.InstanceID != "" && m.identity.InstanceID != id.InstanceID:
@@ -193,6 +195,31 @@ func (g *Group) check(id broker.Identity) broker.Code {
 		return broker.CodeRebalanceInProgress
 	}
 	return 0
+}
+
+// replaced tells whether another member has the instance id of an identity.
+func (g *Group) replaced(id broker.Identity) bool {
+	for _, m := range g.members {
+		if id.InstanceID != "" && m.identity.InstanceID == id.InstanceID {
+			return true
+		}
+	}
+	return false
+}
+
+// Replace makes a new member in the place of a static one, as the coordinator does for a process that comes back under its instance id
+// before its session is over: it has the tasks and the generation of the other one at once, which is fenced from then on.
+func (g *Group) Replace(old *Membership) *Membership {
+	m := g.Join(Static(old.identity.InstanceID))
+	g.c.mu.Lock()
+	defer g.c.mu.Unlock()
+	delete(g.members, old.identity.MemberID)
+	m.clientID, m.identity.Generation, m.valid = old.clientID, old.identity.Generation, true
+	m.standbys, m.warmups, m.topology = old.standbys, old.warmups, old.topology
+	tasks := old.owned
+	old.owned = nil
+	m.assign(tasks)
+	return m
 }
 
 // commit gives put the offsets that the coordinator takes from an identity; the error names the others.

@@ -27,6 +27,7 @@ type Transactions struct {
 	asked  bool  // a record was produced in the transaction
 	acked  bool  // one was acknowledged
 	bare   bool  // it has offsets and no records, which cannot come any more
+	stray  bool  // a request of Prove is still on its way, or was
 }
 
 type txnState uint8
@@ -100,7 +101,7 @@ func (t *Transactions) Prove(ctx context.Context) error {
 		return broker.ErrClosed
 	}
 	t.state, t.lost = txnUnproven, true
-	x := t.coordinator()
+	x, late := t.coordinator(), len(t.c.late)
 	err := t.c.do(ctx, Call{Op: OpProve, Txn: t.id}, func() error {
 		if x.open {
 			t.c.decide(t.id, false)
@@ -111,11 +112,19 @@ func (t *Transactions) Prove(ctx context.Context) error {
 		x.epoch++
 		return nil
 	})
+	t.stray = t.stray || len(t.c.late) > late
 	if err != nil {
 		return err
 	}
 	t.epoch, t.state, t.lost = x.epoch, txnReady, false
 	return nil
+}
+
+// Stray implements broker.Transactions. It does not go by the time.
+func (t *Transactions) Stray() bool {
+	t.c.mu.Lock()
+	defer t.c.mu.Unlock()
+	return t.stray
 }
 
 // Begin implements broker.Transactions.

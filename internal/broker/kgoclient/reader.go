@@ -28,6 +28,15 @@ type Reader struct {
 	queues map[int32][]*readCall
 	busy   map[int32]bool
 	closed bool
+	left   map[broker.TopicPartition]readMark // where the last read of a partition has ended
+}
+
+// readMark is what is known of the log below a position that was read up to. Who goes on there goes on in that log: if it was
+// truncated meanwhile, or its topic made anew, what comes next does not belong to what was read.
+type readMark struct {
+	offset int64
+	epoch  int32 // -1 unknown
+	id     [16]byte
 }
 
 type readCall struct {
@@ -51,7 +60,7 @@ func NewReader(cfg Config) (*Reader, error) {
 	}
 	r := &Reader{
 		c: c, meta: newMetadata(c), dec: kgo.DefaultDecompressor(),
-		queues: make(map[int32][]*readCall), busy: make(map[int32]bool),
+		queues: make(map[int32][]*readCall), busy: make(map[int32]bool), left: make(map[broker.TopicPartition]readMark),
 	}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	return r, nil
@@ -67,6 +76,7 @@ func (r *Reader) Read(ctx context.Context, tp broker.TopicPartition, offset int6
 			err = reply.err
 		}
 		if err == nil && reply.fetched.err == nil {
+			r.mark(&reply.fetched)
 			return reply.batch, nil
 		}
 		if err == nil {
@@ -80,10 +90,13 @@ func (r *Reader) Read(ctx context.Context, tp broker.TopicPartition, offset int6
 		switch {
 		case errors.As(err, &code) && code == broker.CodeOffsetOutOfRange:
 			return none, r.c.rangeError(ctx, tp, offset)
+		case errors.As(err, new(*broker.TruncatedError)):
+			r.unmark(tp)
+			return none, r.c.fail(fmt.Sprintf("read %s-%d@%d", tp.Topic, tp.Partition, offset), err)
 		case errors.Is(err, broker.ErrUnknownTopic) && failures > unknownTries,
 			errors.As(err, &code) && !code.Retriable(),
 			errors.Is(err, kgo.ErrClientClosed), r.ctx.Err() != nil, ctx.Err() != nil,
-			errors.As(err, new(*broker.TruncatedError)), errors.Is(err, errCorrupt):
+			errors.Is(err, errCorrupt):
 			return none, r.c.fail(fmt.Sprintf("read %s-%d@%d", tp.Topic, tp.Partition, offset), last)
 		}
 		r.meta.forget(tp.Topic)
@@ -112,8 +125,12 @@ func (r *Reader) try(ctx context.Context, tp broker.TopicPartition, offset int64
 	case !ok:
 		return readReply{}, broker.CodeLeaderNotAvailable
 	}
+	before := r.marked(tp, offset)
+	if before.id != t.id && before.id != [16]byte{} && t.id != [16]byte{} {
+		return readReply{}, &broker.TruncatedError{TopicPartition: tp, Offset: offset, Remade: true}
+	}
 	call := &readCall{
-		part:  fetchPart{TopicPartition: tp, id: t.id, offset: offset, leaderEpoch: l.epoch, lastEpoch: -1, maxBytes: maxBytes},
+		part:  fetchPart{TopicPartition: tp, id: t.id, offset: offset, leaderEpoch: l.epoch, lastEpoch: before.epoch, maxBytes: maxBytes},
 		wait:  wait,
 		reply: make(chan readReply, 1),
 	}
@@ -128,6 +145,29 @@ func (r *Reader) try(ctx context.Context, tp broker.TopicPartition, offset int64
 	case <-r.ctx.Done():
 		return readReply{}, kgo.ErrClientClosed
 	}
+}
+
+// mark notes where a read has ended.
+func (r *Reader) mark(f *fetched) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left[f.part.TopicPartition] = readMark{f.batch.Position, f.lastEpoch, f.part.id}
+}
+
+func (r *Reader) unmark(tp broker.TopicPartition) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.left, tp)
+}
+
+// marked is what is known of the log below an offset: something only for who goes on where the last read has ended.
+func (r *Reader) marked(tp broker.TopicPartition, offset int64) readMark {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m, ok := r.left[tp]; ok && m.offset == offset && offset > 0 {
+		return m
+	}
+	return readMark{epoch: -1}
 }
 
 func (r *Reader) enqueue(node int32, call *readCall) bool {

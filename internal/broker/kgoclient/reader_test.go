@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -232,5 +233,63 @@ func TestReader_closeEndsReads(t *testing.T) {
 	}
 	if _, err := r.Read(testCtx(t), tp("log", 0), 0, 100, 0); !errors.Is(err, broker.ErrClosed) {
 		t.Errorf("read afterwards: %v", err)
+	}
+}
+
+// Who goes on where the last read has ended is told if the topic was deleted and made again in between: what is there now does not
+// belong to what was read. Who begins anew may.
+func TestReader_topicMadeAgain(t *testing.T) {
+	c, cfg := startCluster(t)
+	topic(t, c, "log", 1, nil)
+	cl := rawClient(t, cfg)
+	p := tp("log", 0)
+	produceRaw(t, cl, p, "a", "b")
+	r := newReader(t, cfg)
+	readTo(t, r, p, 0, 2)
+	if _, err := kadm.NewClient(cl).DeleteTopics(testCtx(t), "log"); err != nil {
+		t.Fatal(err)
+	}
+	topic(t, c, "log", 1, nil)
+	cl = rawClient(t, cfg)
+	produceRaw(t, cl, p, "c", "d", "e")
+	_, err := r.Read(testCtx(t), p, 2, 1<<20, time.Millisecond)
+	if !errors.Is(err, broker.ErrTruncated) {
+		t.Fatalf("it goes on, error %v", err)
+	}
+	if d := cmp.Diff([]string{"c", "d", "e"}, valuesOf(readTo(t, r, p, 0, 3))); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// So is who goes on in a log that was truncated and has grown again.
+func TestReader_truncatedWhileItWasRead(t *testing.T) {
+	c, cfg := startCluster(t)
+	topic(t, c, "log", 1, nil)
+	p := tp("log", 0)
+	produceRaw(t, rawClient(t, cfg), p, "a", "b")
+	r := newReader(t, cfg)
+	readTo(t, r, p, 0, 2)
+	asked := int32(-2)
+	c.ControlKey(kmsg.Fetch.Int16(), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		req := kreq.(*kmsg.FetchRequest)
+		resp := req.ResponseKind().(*kmsg.FetchResponse)
+		for _, rt := range req.Topics {
+			at := kmsg.NewFetchResponseTopic()
+			at.Topic, at.TopicID = rt.Topic, rt.TopicID
+			for _, rp := range rt.Partitions {
+				asked = rp.LastFetchedEpoch
+				ap := kmsg.NewFetchResponseTopicPartition()
+				ap.Partition, ap.DivergingEpoch.Epoch, ap.DivergingEpoch.EndOffset = rp.Partition, 0, 1
+				at.Partitions = append(at.Partitions, ap)
+			}
+			resp.Topics = append(resp.Topics, at)
+		}
+		return resp, nil, true
+	})
+	if _, err := r.Read(testCtx(t), p, 2, 1<<20, time.Millisecond); !errors.Is(err, broker.ErrTruncated) {
+		t.Errorf("it goes on, error %v", err)
+	}
+	if asked < 0 {
+		t.Errorf("the broker was asked with epoch %d, and cannot tell", asked)
 	}
 }

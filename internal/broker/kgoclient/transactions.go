@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/clock"
 )
 
 // Transactions implements broker.Transactions: a Producer whose records belong to transactions.
@@ -39,6 +40,7 @@ type Transactions struct {
 	asked bool // p has asked for its producer id
 	add   bool // the brokers must be told of the group's offsets before they come (transaction.version below 2)
 	ends  *endsSent
+	stray *strays
 	lost  bool // an error before has left nothing but Prove
 	pid   producerID
 }
@@ -85,6 +87,30 @@ func (e *endsSent) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ ti
 	}
 }
 
+// strays notes requests for a producer id that were sent and got no answer.
+type strays struct {
+	clock  clock.Clock
+	lastMs atomic.Int64 // 0 never
+}
+
+var _ kgo.HookBrokerE2E = (*strays)(nil)
+
+func (s *strays) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
+	if key == kmsg.InitProducerID.Int16() && e2e.WriteErr == nil && e2e.ReadErr != nil {
+		s.lastMs.Store(s.clock.NowMs())
+	}
+}
+
+// strayFor is for how long a request that got no answer may still arrive: as long as two foreign producers are taken for more than
+// an accident.
+const strayFor = 10 * time.Minute
+
+// Stray implements broker.Transactions.
+func (t *Transactions) Stray() bool {
+	last := t.stray.lastMs.Load()
+	return last > 0 && t.stray.clock.NowMs()-last < strayFor.Milliseconds()
+}
+
 var _ broker.Transactions = (*Transactions)(nil)
 
 // concurrentPause is the pause before a request is sent again that met the end of the id's last transaction.
@@ -101,7 +127,7 @@ func NewTransactions(cfg Config, id string, timeout time.Duration) (*Transaction
 	}
 	cfg = cfg.withDefaults()
 	cfg.Produce.DeliveryTimeout = min(cfg.Produce.DeliveryTimeout, timeout/4*3)
-	t := &Transactions{cfg: cfg, id: id, timeout: timeout, only: offsetsOnly{id: offsetsID(id), timeout: timeout}}
+	t := &Transactions{cfg: cfg, id: id, stray: &strays{clock: clock.System()}, timeout: timeout, only: offsetsOnly{id: offsetsID(id), timeout: timeout}}
 	return t, t.open()
 }
 
@@ -110,7 +136,7 @@ func (t *Transactions) open() error {
 	short := shortRetries(t.cfg.Produce)
 	ends := new(endsSent)
 	p, err := openProducer(t.cfg, &t.tally,
-		kgo.WithHooks(ends),
+		kgo.WithHooks(ends, t.stray),
 		kgo.TransactionalID(t.id),
 		kgo.TransactionTimeout(t.timeout),
 		kgo.ConcurrentTransactionsBackoff(concurrentPause),
