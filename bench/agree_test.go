@@ -188,7 +188,7 @@ func all(records []*kgo.Record) []string {
 	return out
 }
 
-// latest is the newest value of each key.
+// latest is the newest value of each key that is not deleted.
 func latest(records []*kgo.Record) []string {
 	newest := make(map[string][]byte)
 	for _, r := range records {
@@ -196,7 +196,9 @@ func latest(records []*kgo.Record) []string {
 	}
 	out := make([]string, 0, len(newest))
 	for k, v := range newest {
-		out = append(out, line([]byte(k), v))
+		if v != nil {
+			out = append(out, line([]byte(k), v))
+		}
 	}
 	slices.Sort(out)
 	return out
@@ -236,31 +238,68 @@ func modelOf(s side.Scenario) model {
 			out = append(out, &kgo.Record{Key: r.Key, Value: number(counts[k]), Timestamp: time.UnixMilli(newest[k])})
 		}
 		return model{view: all, output: all(out), changelog: latest(out)}
+	case side.GroupCount:
+		return countModel(func(r *kgo.Record) []byte { return r.Key[:11] })
 	case side.TumblingCount:
-		return windowModel()
+		return windowModel(time.Minute)
+	case side.HoppingCount:
+		return windowModel(20 * time.Second)
+	case side.SessionCount:
+		return sessionModel()
 	}
+	return countModel(func(r *kgo.Record) []byte { return r.Key })
+}
+
+// countModel counts by a key.
+func countModel(by func(*kgo.Record) []byte) model {
 	counts := make(map[string]uint64)
 	var out []*kgo.Record
 	for _, r := range input() {
-		counts[string(r.Key)]++
-		out = append(out, &kgo.Record{Key: r.Key, Value: number(counts[string(r.Key)])})
+		key := by(r)
+		counts[string(key)]++
+		out = append(out, &kgo.Record{Key: key, Value: number(counts[string(key)])})
 	}
 	return model{view: latest, output: latest(out), changelog: latest(out)}
 }
 
-// windowModel counts by key and minute. The input is in order of time, so that nothing is late.
-func windowModel() model {
+// windowModel counts by key and windows of a minute. The input is in order of time, so that nothing is late.
+func windowModel(advance time.Duration) model {
 	counts := make(map[string]uint64)
 	var out, logged []*kgo.Record
 	for _, r := range input() {
-		start := r.Timestamp.Truncate(time.Minute).UnixMilli()
-		key := binary.BigEndian.AppendUint64(slices.Clone(r.Key), uint64(start))
-		counts[string(key)]++
-		value := number(counts[string(key)])
-		out = append(out, &kgo.Record{Key: key, Value: value})
-		logged = append(logged, &kgo.Record{Key: append(slices.Clone(key), 0, 0, 0, 0), Value: value})
+		for start := r.Timestamp.Truncate(advance); r.Timestamp.Sub(start) < time.Minute; start = start.Add(-advance) {
+			key := binary.BigEndian.AppendUint64(slices.Clone(r.Key), uint64(start.UnixMilli()))
+			counts[string(key)]++
+			value := number(counts[string(key)])
+			out = append(out, &kgo.Record{Key: key, Value: value})
+			logged = append(logged, &kgo.Record{Key: append(slices.Clone(key), 0, 0, 0, 0), Value: value})
+		}
 	}
 	return model{view: latest, output: latest(out), changelog: latest(logged)}
+}
+
+// sessionModel counts by key and session, of which there are several for some keys.
+func sessionModel() model {
+	type session struct{ start, end, count int64 }
+	byKey := make(map[string][]session)
+	for _, r := range input() {
+		at, of := r.Timestamp.UnixMilli(), byKey[string(r.Key)]
+		if n := len(of); n > 0 && at-of[n-1].end <= 10_000 {
+			of[n-1].end = at
+			of[n-1].count++
+		} else {
+			of = append(of, session{at, at, 1})
+		}
+		byKey[string(r.Key)] = of
+	}
+	var out []*kgo.Record
+	for key, of := range byKey {
+		for _, s := range of {
+			k := binary.BigEndian.AppendUint64([]byte(key), uint64(s.end))
+			out = append(out, &kgo.Record{Key: binary.BigEndian.AppendUint64(k, uint64(s.start)), Value: number(uint64(s.count))})
+		}
+	}
+	return model{view: latest, output: latest(out), changelog: latest(out)}
 }
 
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

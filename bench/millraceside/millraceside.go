@@ -99,10 +99,18 @@ func build(c side.Config, p *side.Progress) (*millrace.Topology, error) {
 	case side.Count, side.CountNoCache:
 		counts := millrace.Count(input.GroupByKey(), millrace.As(c.Scenario.StoreName()), millrace.WithKey(serde.String))
 		counts.ToStream().To(millrace.NewTopic(c.Output, serde.String, serde.Int64))
+	case side.GroupCount:
+		groups := millrace.GroupBy(input, func(k string, _ []byte) string { return k[:side.GroupBytes] },
+			millrace.RepartitionName(side.Groups), millrace.WithKey(serde.String))
+		millrace.Count(groups, millrace.As(c.Scenario.StoreName())).ToStream().To(millrace.NewTopic(c.Output, serde.String, serde.Int64))
 	case side.TumblingCount:
-		perMinute := input.GroupByKey(millrace.WithKey(serde.String)).WindowBy(window.Tumbling(side.WindowSize).Grace(side.WindowGrace))
-		counts, _ := millrace.CountWindows(perMinute, millrace.As(c.Scenario.StoreName()))
-		counts.ToStream().To(millrace.NewTopic(c.Output, serde.Windowed(serde.String, side.WindowSize), serde.Int64))
+		countWindows(c, input, window.Tumbling(side.WindowSize).Grace(side.WindowGrace))
+	case side.HoppingCount:
+		countWindows(c, input, window.Hopping(side.WindowSize, side.WindowAdvance).Grace(side.WindowGrace))
+	case side.SessionCount:
+		sessions := input.GroupByKey(millrace.WithKey(serde.String)).SessionBy(window.Session(side.SessionGap).Grace(side.SessionGrace))
+		counts, _ := millrace.CountSessions(sessions, millrace.As(c.Scenario.StoreName()))
+		counts.ToStream().To(millrace.NewTopic(c.Output, serde.SessionWindowed(serde.String), serde.Int64))
 	case side.StreamTableJoin:
 		table := millrace.TableFrom(b, millrace.NewTopic(c.Table, serde.String, serde.Bytes), millrace.As(c.Scenario.StoreName()))
 		millrace.JoinTable(input, table, joined).To(bytesOut)
@@ -110,6 +118,11 @@ func build(c side.Config, p *side.Progress) (*millrace.Topology, error) {
 		return nil, fmt.Errorf("bench: unknown scenario %q", c.Scenario)
 	}
 	return b.Build()
+}
+
+func countWindows(c side.Config, input millrace.Stream[string, []byte], w window.Windows) {
+	counts, _ := millrace.CountWindows(input.GroupByKey(millrace.WithKey(serde.String)).WindowBy(w), millrace.As(c.Scenario.StoreName()))
+	counts.ToStream().To(millrace.NewTopic(c.Output, serde.Windowed(serde.String, side.WindowSize), serde.Int64))
 }
 
 func marked(v []byte) []byte {

@@ -28,6 +28,9 @@ type work interface {
 // Run implements side.Side.
 func (Side) Run(ctx context.Context, c side.Config, p *side.Progress) error {
 	l := &loop{config: c, progress: p, changelog: c.AppID + "-" + c.Scenario.StoreName() + "-changelog"}
+	if err := l.makeTopics(ctx); err != nil {
+		return err
+	}
 	if err := l.connect(ctx); err != nil {
 		return err
 	}
@@ -60,7 +63,7 @@ func (l *loop) connect(ctx context.Context) error {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(l.config.Brokers...),
 		kgo.ConsumerGroup(l.config.AppID),
-		kgo.ConsumeTopics(l.config.Input),
+		kgo.ConsumeTopics(l.reads()...),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),
@@ -82,39 +85,88 @@ func (l *loop) connect(ctx context.Context) error {
 	return nil
 }
 
-// work makes the scenario's part, and its changelog topic if it has one.
+// work makes the scenario's part.
 func (l *loop) work(ctx context.Context) (work, error) {
-	if l.config.Scenario.StoreName() != "" {
-		if err := l.createChangelog(ctx); err != nil {
-			return nil, err
-		}
-	}
 	switch l.config.Scenario {
 	case side.FilterMap:
 		return filterMap{l}, nil
 	case side.Count, side.CountNoCache:
 		return newCounts(l), nil
 	case side.TumblingCount:
-		return newWindows(l), nil
+		return newWindows(l, side.WindowSize), nil
+	case side.HoppingCount:
+		return newWindows(l, side.WindowAdvance), nil
+	case side.SessionCount:
+		return newSessions(l), nil
+	case side.GroupCount:
+		return groups{newCounts(l)}, nil
 	case side.StreamTableJoin:
 		return newJoin(ctx, l)
 	}
 	return nil, fmt.Errorf("bench: the bare loop has no scenario %q", l.config.Scenario)
 }
 
-func (l *loop) createChangelog(ctx context.Context) error {
-	admin := kadm.NewClient(l.client)
+// reads are the topics that the loop reads.
+func (l *loop) reads() []string {
+	if l.config.Scenario == side.GroupCount {
+		return []string{l.config.Input, l.repartition()}
+	}
+	return []string{l.config.Input}
+}
+
+// makeTopics makes the topics between, and the changelog, with as many partitions as the input has.
+func (l *loop) makeTopics(ctx context.Context) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(l.config.Brokers...))
+	if err != nil {
+		return fmt.Errorf("bench: client: %w", err)
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
 	input, err := admin.ListTopics(ctx, l.config.Input)
 	if err != nil {
 		return fmt.Errorf("bench: partitions of %q: %w", l.config.Input, err)
 	}
-	compact := map[string]*string{"cleanup.policy": kadm.StringPtr("compact")}
 	partitions := int32(len(input[l.config.Input].Partitions))
-	r, err := admin.CreateTopic(ctx, partitions, -1, compact, l.changelog)
-	if err = errors.Join(err, r.Err); err != nil {
-		return fmt.Errorf("bench: create topic %q: %w", l.changelog, err)
+	create := func(topic string, configs map[string]*string) error {
+		r, err := admin.CreateTopic(ctx, partitions, -1, configs, topic)
+		if err = errors.Join(err, r.Err); err != nil {
+			return fmt.Errorf("bench: create topic %q: %w", topic, err)
+		}
+		return nil
+	}
+	if l.config.Scenario.StoreName() != "" {
+		if err := create(l.changelog, map[string]*string{"cleanup.policy": kadm.StringPtr("compact")}); err != nil {
+			return err
+		}
+	}
+	for _, topic := range l.reads() {
+		if topic == l.config.Input {
+			continue
+		}
+		if err := create(topic, nil); err != nil {
+			return err
+		}
+		// It has to be there when the group is joined: the assignment would change later, and a transaction be aborted for it.
+		if err := await(ctx, admin, topic); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// await waits until a topic has leaders.
+func await(ctx context.Context, admin *kadm.Client, topic string) error {
+	for {
+		_, err := admin.ListEndOffsets(ctx, topic)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("bench: topic %q is not there: %w", topic, err)
+		}
+	}
 }
 
 // emit writes a record. The partition counts for the changelog only.
@@ -138,12 +190,14 @@ func (l *loop) run(ctx context.Context, w work) error {
 			for _, r := range p.Records {
 				w.record(r)
 			}
-			l.progress.Add(byte(p.Partition), int64(len(p.Records)))
+			if p.Topic == l.config.Input {
+				l.progress.Add(byte(p.Partition), int64(len(p.Records)))
+			}
 		})
 		if err := l.failed.Load(); err != nil {
 			return *err
 		}
-		if now := time.Now(); now.After(next) {
+		if time.Now().After(next) {
 			w.commit()
 			if err := l.commit(ctx); err != nil {
 				if ctx.Err() != nil {
@@ -151,7 +205,7 @@ func (l *loop) run(ctx context.Context, w work) error {
 				}
 				return err
 			}
-			next = now.Add(l.config.CommitInterval)
+			next = time.Now().Add(l.config.CommitInterval) // from its end: a poll whose time is over takes nothing
 		}
 	}
 }
@@ -173,11 +227,24 @@ func (l *loop) begin() error {
 	return nil
 }
 
+// end commits the transaction. The loop has nothing from which it could take its state back: where that is not possible it is
+// at an end.
+func (l *loop) end(ctx context.Context) error {
+	committed, err := l.session.End(ctx, kgo.TryCommit)
+	if err == nil && !committed {
+		err = errors.New("it was aborted for a rebalance")
+	}
+	if err != nil {
+		return fmt.Errorf("bench: end transaction: %w", err)
+	}
+	return nil
+}
+
 // commit makes what was written durable, then the offsets of what it was made of.
 func (l *loop) commit(ctx context.Context) error {
 	if l.session != nil {
-		if _, err := l.session.End(ctx, kgo.TryCommit); err != nil {
-			return fmt.Errorf("bench: end transaction: %w", err)
+		if err := l.end(ctx); err != nil {
+			return err
 		}
 		return l.begin()
 	}

@@ -33,27 +33,32 @@ type tally struct {
 	partition int32
 	timestamp time.Time
 	dirty     bool
+	written   bool
 }
 
 // tallyBytes is what a tally in the deduplicating cache weighs: about what Kafka Streams reckons for such an entry.
 const tallyBytes = 150
 
-// counts is a count by key. With a cache it writes a key when the cache is full and at a commit, else at each record.
+// counts is a count by key.
 type counts struct {
+	ledger
+	tallies map[string]*tally
+}
+
+// ledger writes tallies, at once or when the cache is full and at a commit.
+type ledger struct {
 	l        *loop
-	tallies  map[string]*tally
 	dirty    []*tally
 	maxDirty int // 0 writes at once
 	logKey   func(t *tally) []byte
 }
 
+func newLedger(l *loop) ledger {
+	return ledger{l: l, maxDirty: int(l.config.CacheBytes / tallyBytes), logKey: func(t *tally) []byte { return t.key }}
+}
+
 func newCounts(l *loop) *counts {
-	return &counts{
-		l:        l,
-		tallies:  make(map[string]*tally),
-		maxDirty: int(l.config.CacheBytes / tallyBytes),
-		logKey:   func(t *tally) []byte { return t.key },
-	}
+	return &counts{ledger: newLedger(l), tallies: make(map[string]*tally)}
 }
 
 func (c *counts) record(r *kgo.Record) {
@@ -65,11 +70,16 @@ func (c *counts) record(r *kgo.Record) {
 	c.count(t, r)
 }
 
-func (c *counts) count(t *tally, r *kgo.Record) {
+func (c *ledger) count(t *tally, r *kgo.Record) {
 	t.count++
 	if r.Timestamp.After(t.timestamp) {
 		t.timestamp = r.Timestamp
 	}
+	c.changed(t)
+}
+
+// changed notes that a tally is to be written.
+func (c *ledger) changed(t *tally) {
 	if t.dirty {
 		return
 	}
@@ -85,7 +95,7 @@ func (c *counts) count(t *tally, r *kgo.Record) {
 }
 
 // commit writes what has changed.
-func (c *counts) commit() {
+func (c *ledger) commit() {
 	for _, t := range c.dirty {
 		t.dirty = false
 		c.write(t)
@@ -93,70 +103,21 @@ func (c *counts) commit() {
 	c.dirty = c.dirty[:0]
 }
 
-// write sends a count to the changelog and to the output.
-func (c *counts) write(t *tally) {
-	value := binary.BigEndian.AppendUint64(make([]byte, 0, 8), uint64(t.count))
+// write sends a count to the changelog and to the output. A tally that is gone is deleted there if it was ever written.
+func (c *ledger) write(t *tally) {
+	var value []byte
+	switch {
+	case t.count > 0:
+		value = binary.BigEndian.AppendUint64(make([]byte, 0, 8), uint64(t.count))
+	case !t.written:
+		return
+	}
+	t.written = true
 	ctx := context.Background()
 	c.l.emit(ctx, &kgo.Record{
 		Topic: c.l.changelog, Partition: t.partition, Key: c.logKey(t), Value: value, Timestamp: t.timestamp,
 	})
 	c.l.emit(ctx, &kgo.Record{Topic: c.l.config.Output, Key: t.key, Value: value, Timestamp: t.timestamp})
-}
-
-// windows is a count by key and minute, for each partition; windows that are closed are forgotten.
-type windows struct {
-	counts
-	open map[int32]*openWindows
-}
-
-type openWindows struct {
-	timeMs  int64
-	byStart map[int64]map[string]*tally
-}
-
-func newWindows(l *loop) *windows {
-	w := &windows{counts: *newCounts(l), open: make(map[int32]*openWindows)}
-	// A window's key in the changelog has a sequence number, which is always 0, behind key and start.
-	w.logKey = func(t *tally) []byte { return append(t.key[:len(t.key):len(t.key)], 0, 0, 0, 0) }
-	return w
-}
-
-func (w *windows) record(r *kgo.Record) {
-	o := w.open[r.Partition]
-	if o == nil {
-		o = &openWindows{byStart: make(map[int64]map[string]*tally)}
-		w.open[r.Partition] = o
-	}
-	at, size := r.Timestamp.UnixMilli(), side.WindowSize.Milliseconds()
-	start := at - at%size
-	if at > o.timeMs {
-		o.timeMs = at
-	}
-	if start+size+side.WindowGrace.Milliseconds() <= o.timeMs {
-		return // late
-	}
-	tallies := o.byStart[start]
-	if tallies == nil {
-		o.drop(size + side.WindowGrace.Milliseconds())
-		tallies = make(map[string]*tally)
-		o.byStart[start] = tallies
-	}
-	t := tallies[string(r.Key)]
-	if t == nil {
-		key := binary.BigEndian.AppendUint64(append(make([]byte, 0, len(r.Key)+8), r.Key...), uint64(start))
-		t = &tally{key: key, partition: r.Partition}
-		tallies[string(r.Key)] = t
-	}
-	w.count(t, r)
-}
-
-// drop forgets the windows that are closed. Their dirty tallies are written all the same: the list still has them.
-func (o *openWindows) drop(lifeMs int64) {
-	for start := range o.byStart {
-		if start+lifeMs <= o.timeMs {
-			delete(o.byStart, start)
-		}
-	}
 }
 
 // join puts bytes of the table's value at the front of the stream's.
@@ -200,8 +161,8 @@ func newJoin(ctx context.Context, l *loop) (*join, error) {
 		})
 	}
 	if l.session != nil {
-		if _, err := l.session.End(ctx, kgo.TryCommit); err != nil {
-			return nil, fmt.Errorf("bench: end transaction: %w", err)
+		if err := l.end(ctx); err != nil {
+			return nil, err
 		}
 	}
 	return j, nil

@@ -24,20 +24,23 @@ const (
 	FilterMap       Scenario = "filter-map"
 	Count           Scenario = "count"
 	CountNoCache    Scenario = "count-nocache"
+	GroupCount      Scenario = "group-count"
 	TumblingCount   Scenario = "tumbling-count"
+	HoppingCount    Scenario = "hopping-count"
+	SessionCount    Scenario = "session-count"
 	StreamTableJoin Scenario = "stream-table-join"
 )
 
 // Scenarios are all scenarios, in the order in which they are reported.
 func Scenarios() []Scenario {
-	return []Scenario{FilterMap, Count, CountNoCache, TumblingCount, StreamTableJoin}
+	return []Scenario{FilterMap, GroupCount, Count, CountNoCache, TumblingCount, HoppingCount, SessionCount, StreamTableJoin}
 }
 
 // StoreName is the name of the scenario's store; its changelog topic is <application id>-<store>-changelog. It is empty
 // for a scenario without a store.
 func (s Scenario) StoreName() string {
 	switch s {
-	case Count, CountNoCache, TumblingCount:
+	case GroupCount, Count, CountNoCache, TumblingCount, HoppingCount, SessionCount:
 		return "counts"
 	case StreamTableJoin:
 		return "table"
@@ -57,9 +60,17 @@ const (
 	FilterDrops = '9'
 	// MappedMark is what filter-map puts in the place of a value's first byte.
 	MappedMark = 'M'
-	// WindowSize and WindowGrace are tumbling-count's.
-	WindowSize  = time.Minute
-	WindowGrace = 10 * time.Second
+	// GroupBytes is how much of a key group-count groups by: ten keys of one group differ in the last digit.
+	GroupBytes = 11
+	// Groups is the name of group-count's repartition topic, without prefix and suffix.
+	Groups = "groups"
+	// WindowSize and WindowGrace are those of tumbling-count and hopping-count, whose windows begin every WindowAdvance.
+	WindowSize    = time.Minute
+	WindowGrace   = 10 * time.Second
+	WindowAdvance = 20 * time.Second
+	// SessionGap and SessionGrace are session-count's.
+	SessionGap   = 10 * time.Second
+	SessionGrace = 10 * time.Second
 	// JoinedBytes is how many of the table's bytes stream-table-join puts in the place of the value's first ones.
 	JoinedBytes = 8
 )

@@ -10,13 +10,16 @@ import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Joined;
+import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.WindowedSerdes;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.WindowStore;
 
 /** The topologies, one for each scenario. */
@@ -24,8 +27,12 @@ final class Scenarios {
     private static final char FILTER_DROPS = '9';
     private static final byte MAPPED_MARK = 'M';
     private static final int JOINED_BYTES = 8;
+    private static final int GROUP_CHARS = 11;
     private static final Duration WINDOW_SIZE = Duration.ofMinutes(1);
     private static final Duration WINDOW_GRACE = Duration.ofSeconds(10);
+    private static final Duration WINDOW_ADVANCE = Duration.ofSeconds(20);
+    private static final Duration SESSION_GAP = Duration.ofSeconds(10);
+    private static final Duration SESSION_GRACE = Duration.ofSeconds(10);
 
     private Scenarios() {
     }
@@ -48,13 +55,26 @@ final class Scenarios {
                     .toStream()
                     .to(output, Produced.with(strings, Serdes.Long()));
                 break;
-            case "tumbling-count":
-                input.groupByKey(Grouped.with(strings, inputValues))
-                    .windowedBy(TimeWindows.ofSizeAndGrace(WINDOW_SIZE, WINDOW_GRACE))
-                    .count(Materialized.<String, Long, WindowStore<Bytes, byte[]>>as("counts"))
+            case "group-count":
+                input.groupBy((k, v) -> k.substring(0, GROUP_CHARS), Grouped.with("groups", strings, Serdes.ByteArray()))
+                    .count(Materialized.<String, Long, KeyValueStore<Bytes, byte[]>>as("counts"))
                     .toStream()
-                    .to(output, Produced.with(
-                        WindowedSerdes.timeWindowedSerdeFrom(String.class, WINDOW_SIZE.toMillis()), Serdes.Long()));
+                    .to(output, Produced.with(strings, Serdes.Long()));
+                break;
+            case "tumbling-count":
+                countWindows(input.groupByKey(Grouped.with(strings, inputValues)),
+                    TimeWindows.ofSizeAndGrace(WINDOW_SIZE, WINDOW_GRACE), output);
+                break;
+            case "hopping-count":
+                countWindows(input.groupByKey(Grouped.with(strings, inputValues)),
+                    TimeWindows.ofSizeAndGrace(WINDOW_SIZE, WINDOW_GRACE).advanceBy(WINDOW_ADVANCE), output);
+                break;
+            case "session-count":
+                input.groupByKey(Grouped.with(strings, inputValues))
+                    .windowedBy(SessionWindows.ofInactivityGapAndGrace(SESSION_GAP, SESSION_GRACE))
+                    .count(Materialized.<String, Long, SessionStore<Bytes, byte[]>>as("counts"))
+                    .toStream()
+                    .to(output, Produced.with(WindowedSerdes.sessionWindowedSerdeFrom(String.class), Serdes.Long()));
                 break;
             case "stream-table-join":
                 KTable<String, byte[]> table = builder.table(config.get("table"),
@@ -67,6 +87,14 @@ final class Scenarios {
                 throw new IllegalArgumentException("unknown scenario " + config.get("scenario"));
         }
         return builder.build();
+    }
+
+    private static void countWindows(KGroupedStream<String, byte[]> grouped, TimeWindows windows, String output) {
+        grouped.windowedBy(windows)
+            .count(Materialized.<String, Long, WindowStore<Bytes, byte[]>>as("counts"))
+            .toStream()
+            .to(output, Produced.with(
+                WindowedSerdes.timeWindowedSerdeFrom(String.class, WINDOW_SIZE.toMillis()), Serdes.Long()));
     }
 
     private static byte[] marked(byte[] value) {
