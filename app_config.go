@@ -78,6 +78,10 @@ func (a *App) runnerConfig() (runtime.RunnerConfig, error) {
 			})
 		}
 	}
+	if c.RackStrategy != config.RackNone && c.Main.Rack == "" {
+		a.log.Warn("this instance does not know its rack, so that the whole group assigns tasks without regard to racks: set Rack (client.rack)",
+			"rack.aware.assignment.strategy", c.RackStrategy.String())
+	}
 	if err := a.clients(&cfg, budgets); err != nil {
 		return cfg, err
 	}
@@ -182,9 +186,9 @@ func (a *App) clients(cfg *runtime.RunnerConfig, budgets config.Budgets) error {
 		}
 		member, err := kgoclient.NewMembership(consumer, kgoclient.MembershipConfig{
 			Assign: assign.Policy{
-				AcceptableLag: c.AcceptableLag, MaxWarmups: c.MaxWarmups, Standbys: c.Standbys, RackTags: c.RackTags,
+				AcceptableLag: c.AcceptableLag, MaxWarmups: c.MaxWarmups, Standbys: c.Standbys, RackTags: c.RackTags, Traffic: traffic(c),
 			}.Round,
-			Lags: c.MaxWarmups > 0 || c.Standbys > 0, Copies: m.Copies, Tags: c.ClientTags,
+			Lags: c.MaxWarmups > 0 || c.Standbys > 0, Copies: m.Copies, Racks: c.RackStrategy != config.RackNone, Rack: c.Main.Rack, Tags: c.ClientTags,
 			Group: c.ApplicationID, ProcessID: process, InstanceID: m.InstanceID, HeartbeatInterval: c.HeartbeatInterval,
 			SessionTimeout: c.SessionTimeout, RebalanceTimeout: c.RebalanceTimeout,
 			Transactional: m.Transactional, Logger: a.log,
@@ -195,6 +199,18 @@ func (a *App) clients(cfg *runtime.RunnerConfig, budgets config.Budgets) error {
 		return member, nil
 	}
 	return nil
+}
+
+// traffic is how much racks count in the assignment.
+func traffic(c *config.Config) assign.Traffic {
+	t := assign.Traffic{PerPartition: c.RackTrafficCost, PerMove: c.RackMoveCost}
+	switch c.RackStrategy {
+	case config.RackMinTraffic:
+		t.Strategy = assign.MinTraffic
+	case config.RackBalanceSubtopology:
+		t.Strategy = assign.BalanceSubtopology
+	}
+	return t
 }
 
 // groupProtocol is what the group calls the assignor.
@@ -246,7 +262,7 @@ func fetchConfig(c *config.Consumer, request, partition int64) kgoclient.FetchCo
 	}
 	return kgoclient.FetchConfig{
 		MaxWait: c.FetchMaxWait, MinBytes: int32(min(c.FetchMinBytes, 1<<30)), MaxBytes: int32(min(request, 1<<30)),
-		MaxPartitionBytes: int32(min(partition, 1<<30)),
+		MaxPartitionBytes: int32(min(partition, 1<<30)), Rack: c.Rack,
 	}
 }
 

@@ -205,6 +205,22 @@ func Standbys(n int) AppOption {
 	return appOption(func(o *appOptions) { o.cfg.Standbys = n })
 }
 
+// Rack is the rack in which this instance runs, by the names that brokers have for theirs (broker.rack). Where brokers have a
+// replica.selector.class, inputs and changelogs are then read from a replica in the same rack if there is one, and from the leader
+// while that replica is away. It is also what rack.aware.assignment.strategy (FromProperties) goes by, which assigns tasks to instances
+// in the rack of what they read, if each instance has a Rack.
+//
+// A replica is behind its leader: records come some milliseconds later. Default: none, everything is read from leaders.
+//
+// In Kafka Streams: client.rack of the consumers.
+func Rack(name string) AppOption {
+	return appOption(func(o *appOptions) {
+		for _, c := range []*config.Consumer{&o.cfg.Main, &o.cfg.Restore, &o.cfg.Global} {
+			c.Rack = name
+		}
+	})
+}
+
 // MaxWarmups is how many tasks may at once be made ready on the instances to which they are to move, in the whole group: each
 // task goes on where it is until its state is there. 0 moves tasks at once, and restores them where they come. Default 2.
 //

@@ -15,6 +15,9 @@ type Connection struct {
 	RetryBackoffMax time.Duration
 	// MetadataMaxAge is the age at which metadata is fetched anew. Property: metadata.max.age.ms.
 	MetadataMaxAge time.Duration
+	// Rack is where the client runs, as brokers name racks, to read from a replica near by; empty if unknown. The group
+	// knows that of the main client. Property: client.rack.
+	Rack string
 	// Security is how the connection is protected and who the client is.
 	Security Security
 }

@@ -91,6 +91,12 @@ type Config struct {
 	AcceptableLag int64
 	// RackTags are the tags over which the copies of a task are spread. Property: rack.aware.assignment.tags.
 	RackTags []string
+	// RackStrategy says how much it counts that tasks run in the rack of what they read. Property:
+	// rack.aware.assignment.strategy.
+	RackStrategy RackStrategy
+	// RackTrafficCost is the cost of a partition without a replica in the instance's rack, and RackMoveCost that of a task on
+	// another instance than the one that runs it. Properties: rack.aware.assignment.traffic_cost, .non_overlap_cost.
+	RackTrafficCost, RackMoveCost int
 	// ClientTags say where the instance runs. Properties: client.tag.*.
 	ClientTags map[string]string
 
@@ -189,6 +195,8 @@ func Default() Config {
 		MemoryLimit:              DefaultMemoryLimit,
 		MaxWarmups:               2,
 		AcceptableLag:            10_000,
+		RackTrafficCost:          10,
+		RackMoveCost:             1,
 		ReplicationFactor:        -1,
 		RepartitionPurgeInterval: 30 * time.Second,
 		WindowChangelogRetention: 24 * time.Hour,

@@ -130,6 +130,22 @@ func isolations() []enumValue[Isolation] {
 	return []enumValue[Isolation]{{ReadUncommitted, "read_uncommitted"}, {ReadCommitted, "read_committed"}}
 }
 
+// RackStrategy says how tasks are assigned to instances in the rack of what they read.
+type RackStrategy uint8
+
+const (
+	RackNone               RackStrategy = iota // without regard to racks
+	RackMinTraffic                             // as many tasks on each instance as without
+	RackBalanceSubtopology                     // as many tasks of each sub-topology as without
+)
+
+// String returns the value of the property rack.aware.assignment.strategy.
+func (r RackStrategy) String() string { return enumText(rackStrategies(), r) }
+
+func rackStrategies() []enumValue[RackStrategy] {
+	return []enumValue[RackStrategy]{{RackNone, "none"}, {RackMinTraffic, "min_traffic"}, {RackBalanceSubtopology, "balance_subtopology"}}
+}
+
 // Codec is a way to compress batches.
 type Codec uint8
 

@@ -15,6 +15,8 @@ type Options struct {
 	// Config holds lines of server.properties that replace or add to the ones the harness writes: see defaults in
 	// properties.go, QuickCleaner, SmallSegments.
 	Config map[string]string
+	// Racks are the racks of the brokers, in order. Empty is none.
+	Racks []string
 	// Features are feature levels to format the cluster with, such as transaction.version=1 for a broker without the
 	// second part of KIP-890. Those not named have their default.
 	Features map[string]int

@@ -72,6 +72,9 @@ func properties(o Options, all []layout, me layout, tls *TLSFiles) map[string]st
 	for _, e := range me.endpoints {
 		maps.Copy(p, security(e.Listener, o.Users, tls))
 	}
+	if n := me.id - 1; n < len(o.Racks) {
+		p["broker.rack"] = o.Racks[n]
+	}
 	maps.Copy(p, o.Config)
 	return p
 }

@@ -46,6 +46,9 @@ func (b balancer) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.Gr
 	if b.m.cfg.Lags {
 		g.ends = b.m.stateEnds
 	}
+	if b.m.cfg.Racks {
+		g.racks = b.m.replicaRacks
+	}
 	g.writers = writersOf(members)
 	b.m.lead(g.writers)
 	topics := make(map[string]struct{})
@@ -73,6 +76,8 @@ type groupBalance struct {
 	writers  []string // transactional ids of all of them
 	// ends asks where changelogs end; nil if the assignor does not go by it.
 	ends func(logs, inputs []broker.TopicPartition) map[broker.TopicPartition]int64
+	// racks asks in which racks the replicas of topics are; nil if the assignor does not go by it.
+	racks func(topics []string) map[broker.TopicPartition][]string
 }
 
 // Balance gives tasks to all members whose topology is the leader's and tells the others why they get none.
@@ -120,6 +125,7 @@ func (g *groupBalance) Balance(partitions map[string]int32) kgo.IntoSyncAssignme
 		return partitions[topic]
 	})
 	g.findEnds(tasks)
+	g.findRacks(tasks)
 	inputs := make(map[broker.TaskID][]broker.TopicPartition, len(tasks))
 	for _, t := range tasks {
 		inputs[t.ID] = t.Inputs
@@ -147,6 +153,35 @@ func (g *groupBalance) tasks(partitions func(topic string) int32) []broker.Group
 		}
 	}
 	return tasks
+}
+
+// findRacks asks once where the replicas are of what tasks read and restore from.
+func (g *groupBalance) findRacks(tasks []broker.GroupTask) {
+	if g.racks == nil || len(tasks) == 0 {
+		return
+	}
+	var topics []string
+	logs := make(map[int][]string, len(g.topology.Subtopologies))
+	for _, s := range g.topology.Subtopologies {
+		topics = append(topics, s.Topics...)
+		for _, c := range s.Changelogs {
+			if !c.Input {
+				logs[s.ID] = append(logs[s.ID], c.Topic)
+				topics = append(topics, c.Topic)
+			}
+		}
+	}
+	slices.Sort(topics)
+	racks := g.racks(slices.Compact(topics))
+	for i := range tasks {
+		t := &tasks[i]
+		for _, tp := range t.Inputs {
+			t.Racks = append(t.Racks, racks[tp])
+		}
+		for _, topic := range logs[t.ID.Subtopology] {
+			t.Racks = append(t.Racks, racks[broker.TopicPartition{Topic: topic, Partition: t.ID.Partition}])
+		}
+	}
 }
 
 // findEnds asks once how far the state of all tasks could be.

@@ -99,6 +99,9 @@ type FetchConfig struct {
 	MaxBytes int32
 	// MaxPartitionBytes bounds one partition in it. Default 1 MiB. Kafka property: max.partition.fetch.bytes.
 	MaxPartitionBytes int32
+	// Rack is where the client runs, as brokers name racks. A leader may then have it read from a replica near by, where the
+	// brokers have a replica.selector.class. Empty reads from leaders. Kafka property: client.rack.
+	Rack string
 }
 
 // ProduceConfig tunes the Producer.

@@ -24,6 +24,7 @@ type fetchPart struct {
 	leaderEpoch int32 // the leader's, so that a broker that is not (or not yet) leader says so
 	lastEpoch   int32 // of the record before offset, so that the leader says if it has another one there; -1 unknown
 	maxBytes    int32
+	replica     bool // it is asked of a broker that is not the leader
 }
 
 // fetched is the answer for one partition.
@@ -31,6 +32,7 @@ type fetched struct {
 	part      fetchPart
 	batch     broker.Batch
 	lastEpoch int32
+	preferred int32 // the replica to read from instead, named by a leader; -1 none
 	err       error
 }
 
@@ -41,12 +43,14 @@ const (
 	readCommitted   isolation = 1
 )
 
-// fetch asks one broker for partitions. The answer has an entry for each partition that the broker answered for.
-func (c *conn) fetch(ctx context.Context, d kgo.Decompressor, node int32, level isolation, wait time.Duration, minBytes, maxBytes int32, parts []fetchPart) ([]fetched, error) {
+// fetch asks one broker for partitions. The answer has an entry for each partition that the broker answered for. With a rack, a
+// leader may name another replica instead of answering.
+func (c *conn) fetch(ctx context.Context, d kgo.Decompressor, node int32, rack string, level isolation, wait time.Duration, minBytes, maxBytes int32, parts []fetchPart) ([]fetched, error) {
 	req := kmsg.NewPtrFetchRequest()
 	req.MaxWaitMillis = int32(wait.Milliseconds())
 	req.MinBytes, req.MaxBytes = minBytes, maxBytes
 	req.IsolationLevel = int8(level)
+	req.Rack = rack
 	req.SessionEpoch = -1 // no fetch session: each request is complete
 	at := make(map[broker.TopicPartition]fetchPart, len(parts))
 	names := make(map[[16]byte]string, len(parts))
@@ -84,7 +88,11 @@ func (c *conn) fetch(ctx context.Context, d kgo.Decompressor, node int32, level 
 			tp := broker.TopicPartition{Topic: name, Partition: t.Partitions[j].Partition}
 			if p, ok := at[tp]; ok {
 				delete(at, tp) // an answer that names a partition twice counts once
-				out = append(out, answerOf(d, level, p, &t.Partitions[j]))
+				f := answerOf(d, level, p, &t.Partitions[j])
+				if named := t.Partitions[j].PreferredReadReplica; !p.replica && named != node {
+					f.preferred = named
+				}
+				out = append(out, f)
 			}
 		}
 	}
@@ -92,7 +100,7 @@ func (c *conn) fetch(ctx context.Context, d kgo.Decompressor, node int32, level 
 }
 
 func answerOf(d kgo.Decompressor, level isolation, p fetchPart, rp *kmsg.FetchResponseTopicPartition) fetched {
-	f := fetched{part: p, lastEpoch: p.lastEpoch}
+	f := fetched{part: p, lastEpoch: p.lastEpoch, preferred: -1}
 	f.batch = broker.Batch{
 		TopicPartition: p.TopicPartition, Position: p.offset,
 		LastEpoch: -1, HighWater: rp.HighWatermark, StableEnd: rp.LastStableOffset, LogStart: rp.LogStartOffset,

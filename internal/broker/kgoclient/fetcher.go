@@ -22,6 +22,7 @@ type Fetcher struct {
 	c     *conn
 	level isolation
 	meta  *metadata
+	near  *nearby
 	dec   kgo.Decompressor
 	ready chan struct{} // holds a token when Poll may find something
 	ctx   context.Context
@@ -78,7 +79,7 @@ func NewFetcher(cfg Config, committed bool) (*Fetcher, error) {
 		return nil, err
 	}
 	f := &Fetcher{
-		c: c, meta: newMetadata(c), dec: kgo.DefaultDecompressor(), ready: make(chan struct{}, 1),
+		c: c, meta: newMetadata(c), near: newNearby(c.cfg.Fetch.Rack, c.cfg.MetadataMaxAge), dec: kgo.DefaultDecompressor(), ready: make(chan struct{}, 1),
 		parts: make(map[broker.TopicPartition]*fetchState), brokers: make(map[int32]*brokerState),
 		resting: make(map[string]bool), timers: make(map[*time.Timer]struct{}),
 	}
@@ -204,6 +205,7 @@ func (f *Fetcher) Close() {
 		t.Stop()
 	}
 	f.mu.Unlock()
+	f.near.close()
 	f.stop()
 	f.c.Close()
 	f.tasks.Wait()
@@ -232,9 +234,10 @@ func (f *Fetcher) kick() {
 				lost = append(lost, tp)
 			}
 		case s.batch != nil:
-			held[s.leader.node] = true
+			held[f.near.node(tp, s.leader.node)] = true
 		case !s.resting:
-			wanted[s.leader.node] = append(wanted[s.leader.node], tp)
+			node := f.near.node(tp, s.leader.node)
+			wanted[node] = append(wanted[node], tp)
 		}
 	}
 	for node, tps := range wanted {
@@ -267,30 +270,31 @@ func (f *Fetcher) ask(node int32, b *brokerState, tps []broker.TopicPartition) {
 		seqs[tp] = s.seq
 		p := fetchPart{
 			TopicPartition: tp, id: s.id, offset: s.offset, leaderEpoch: s.leader.epoch, lastEpoch: -1,
-			maxBytes: f.c.cfg.Fetch.MaxPartitionBytes,
+			maxBytes: f.c.cfg.Fetch.MaxPartitionBytes, replica: node != s.leader.node,
 		}
-		if s.fetchedFrom >= 0 && s.fetchedFrom != s.leader.epoch {
+		if !p.replica && s.fetchedFrom >= 0 && s.fetchedFrom != s.leader.epoch {
 			p.lastEpoch = s.lastEpoch // another leader: does its log agree with what was read so far?
 		}
 		parts = append(parts, p)
 	}
+	rack := f.near.rackFor(parts)
 	f.tasks.Add(1)
 	go func() {
 		defer f.tasks.Done()
 		conf := f.c.cfg.Fetch
-		answers, err := f.c.fetch(f.ctx, f.dec, node, f.level, conf.MaxWait, conf.MinBytes, conf.MaxBytes, parts)
+		answers, err := f.c.fetch(f.ctx, f.dec, node, rack, f.level, conf.MaxWait, conf.MinBytes, conf.MaxBytes, parts)
 		for i := range answers {
 			a := &answers[i]
 			var oor broker.Code
-			if errors.As(a.err, &oor) && oor == broker.CodeOffsetOutOfRange {
+			if !a.part.replica && errors.As(a.err, &oor) && oor == broker.CodeOffsetOutOfRange {
 				a.err = f.c.rangeError(f.ctx, a.part.TopicPartition, a.part.offset)
 			}
 		}
-		f.answered(node, seqs, answers, err)
+		f.answered(node, parts, seqs, answers, err)
 	}()
 }
 
-func (f *Fetcher) answered(node int32, seqs map[broker.TopicPartition]uint64, answers []fetched, err error) {
+func (f *Fetcher) answered(node int32, parts []fetchPart, seqs map[broker.TopicPartition]uint64, answers []fetched, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b := f.brokers[node]
@@ -306,8 +310,12 @@ func (f *Fetcher) answered(node int32, seqs map[broker.TopicPartition]uint64, an
 		// The broker may be gone for good: look for other leaders as well as trying again.
 		b.failures++
 		b.resting = true
-		for _, s := range states {
-			s.leader = leader{node: -1, epoch: -1}
+		for _, p := range parts {
+			if s := states[p.TopicPartition]; s != nil && p.replica {
+				f.near.failed(p.TopicPartition)
+			} else if s != nil {
+				s.leader = leader{node: -1, epoch: -1}
+			}
 		}
 		f.after(f.c.cfg.backoff(b.failures), func() { b.resting = false })
 		f.kick()
@@ -325,11 +333,22 @@ func (f *Fetcher) answered(node int32, seqs map[broker.TopicPartition]uint64, an
 // take1 takes over the answer for one partition.
 func (f *Fetcher) take1(s *fetchState, a *fetched) {
 	switch {
+	case a.err != nil && a.part.replica:
+		// Whatever it is, the leader has the word: a replica that is behind may not know the offset yet, and one that is no replica
+		// any more knows nothing.
+		f.near.failed(a.part.TopicPartition)
+		if moved(a.err) {
+			s.leader = leader{node: -1, epoch: -1}
+		}
+	case a.err == nil && a.preferred >= 0 && a.batch.Position == a.part.offset:
+		f.near.prefer(a.part.TopicPartition, a.preferred) // an answer that says nothing else
 	case a.err == nil:
 		s.failures = 0
 		s.answers++
 		s.fetchedFrom = a.part.leaderEpoch
-		s.lastEpoch = a.lastEpoch
+		if a.lastEpoch >= 0 { // of an answer without records nothing is known
+			s.lastEpoch = a.lastEpoch
+		}
 		now := ends{a.batch.HighWater, a.batch.StableEnd, a.batch.LogStart}
 		if a.batch.Position == s.offset && now == s.shown {
 			return
@@ -421,6 +440,7 @@ func (f *Fetcher) found(tp broker.TopicPartition, s *fetchState) {
 		f.fail(s, tp, &recreatedError{tp})
 	case ok:
 		s.leader, s.id = l, t.id
+		f.near.forget(tp)
 	case missing && s.failures >= unknownTries:
 		f.fail(s, tp, broker.CodeUnknownTopicOrPartition)
 	case t.err != nil && !missing && !moved(t.err):

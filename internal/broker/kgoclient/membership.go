@@ -48,6 +48,8 @@ type MembershipConfig struct {
 	Copies func() map[broker.TaskID]int64
 	// Lags says that Assign goes by how far copies are behind: the leader asks where changelogs end before each round.
 	Lags bool
+	// Racks says that the assignor goes by the racks of replicas, which the leader then asks for.
+	Racks bool
 	// Rack and Tags say where the instance runs. Kafka properties: client.rack, client.tag.*.
 	Rack string
 	Tags map[string]string

@@ -19,6 +19,7 @@ import (
 type Reader struct {
 	c     *conn
 	meta  *metadata
+	near  *nearby
 	dec   kgo.Decompressor
 	ctx   context.Context
 	stop  context.CancelFunc
@@ -36,6 +37,7 @@ type Reader struct {
 type readMark struct {
 	offset int64
 	epoch  int32 // -1 unknown
+	from   int32 // the leader's epoch, under which it was read
 	id     [16]byte
 }
 
@@ -47,7 +49,8 @@ type readCall struct {
 
 type readReply struct {
 	fetched
-	err error // of the whole request
+	replica bool  // it was asked of a broker that is not the leader
+	err     error // of the whole request
 }
 
 var _ broker.Reader = (*Reader)(nil)
@@ -59,7 +62,7 @@ func NewReader(cfg Config) (*Reader, error) {
 		return nil, err
 	}
 	r := &Reader{
-		c: c, meta: newMetadata(c), dec: kgo.DefaultDecompressor(),
+		c: c, meta: newMetadata(c), near: newNearby(c.cfg.Fetch.Rack, c.cfg.MetadataMaxAge), dec: kgo.DefaultDecompressor(),
 		queues: make(map[int32][]*readCall), busy: make(map[int32]bool), left: make(map[broker.TopicPartition]readMark),
 	}
 	r.ctx, r.stop = context.WithCancel(context.Background())
@@ -75,12 +78,19 @@ func (r *Reader) Read(ctx context.Context, tp broker.TopicPartition, offset int6
 		if err == nil {
 			err = reply.err
 		}
-		if err == nil && reply.fetched.err == nil {
-			r.mark(&reply.fetched)
-			return reply.batch, nil
-		}
 		if err == nil {
 			err = reply.fetched.err
+		}
+		switch {
+		case err == nil && reply.preferred >= 0 && reply.batch.Position == offset:
+			r.near.prefer(tp, reply.preferred)
+			continue
+		case err == nil:
+			r.mark(&reply.fetched)
+			return reply.batch, nil
+		case reply.replica && ctx.Err() == nil && r.ctx.Err() == nil:
+			r.near.failed(tp) // the leader has the word
+			continue
 		}
 		failures++
 		if ctx.Err() == nil || last == nil {
@@ -100,6 +110,7 @@ func (r *Reader) Read(ctx context.Context, tp broker.TopicPartition, offset int6
 			return none, r.c.fail(fmt.Sprintf("read %s-%d@%d", tp.Topic, tp.Partition, offset), last)
 		}
 		r.meta.forget(tp.Topic)
+		r.near.forget(tp)
 		select {
 		case <-time.After(r.c.cfg.backoff(failures)):
 		case <-ctx.Done():
@@ -129,12 +140,24 @@ func (r *Reader) try(ctx context.Context, tp broker.TopicPartition, offset int64
 	if before.id != t.id && before.id != [16]byte{} && t.id != [16]byte{} {
 		return readReply{}, &broker.TruncatedError{TopicPartition: tp, Offset: offset, Remade: true}
 	}
+	// Another leader than the one under which it was read has to compare epochs first. Any leader may, but is asked to only where
+	// it answers itself: see nearby.
+	compare := before.epoch >= 0 && before.from != l.epoch
+	node := l.node
+	if !compare {
+		node = r.near.node(tp, l.node)
+		if r.near.rack != "" {
+			before.epoch = -1
+		}
+	}
 	call := &readCall{
-		part:  fetchPart{TopicPartition: tp, id: t.id, offset: offset, leaderEpoch: l.epoch, lastEpoch: before.epoch, maxBytes: maxBytes},
+		part: fetchPart{
+			TopicPartition: tp, id: t.id, offset: offset, leaderEpoch: l.epoch, lastEpoch: before.epoch, maxBytes: maxBytes, replica: node != l.node,
+		},
 		wait:  wait,
 		reply: make(chan readReply, 1),
 	}
-	if !r.enqueue(l.node, call) {
+	if !r.enqueue(node, call) {
 		return readReply{}, kgo.ErrClientClosed
 	}
 	select {
@@ -151,7 +174,11 @@ func (r *Reader) try(ctx context.Context, tp broker.TopicPartition, offset int64
 func (r *Reader) mark(f *fetched) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.left[f.part.TopicPartition] = readMark{f.batch.Position, f.lastEpoch, f.part.id}
+	m := readMark{f.batch.Position, f.lastEpoch, f.part.leaderEpoch, f.part.id}
+	if old, ok := r.left[f.part.TopicPartition]; ok && m.epoch < 0 && old.offset == m.offset && old.id == m.id {
+		m.epoch = old.epoch // nothing was read: what lies below is what it was
+	}
+	r.left[f.part.TopicPartition] = m
 }
 
 func (r *Reader) unmark(tp broker.TopicPartition) {
@@ -211,14 +238,14 @@ func (r *Reader) send(node int32, calls []*readCall) {
 		wait = min(wait, c.wait)
 		total += int64(c.part.maxBytes)
 	}
-	answers, err := r.c.fetch(r.ctx, r.dec, node, readCommitted, wait, 1, int32(min(total, int64(r.c.cfg.Fetch.MaxBytes))), parts)
+	answers, err := r.c.fetch(r.ctx, r.dec, node, r.near.rackFor(parts), readCommitted, wait, 1, int32(min(total, int64(r.c.cfg.Fetch.MaxBytes))), parts)
 	byPartition := make(map[broker.TopicPartition]fetched, len(answers))
 	for _, a := range answers {
 		byPartition[a.part.TopicPartition] = a
 	}
 	for _, c := range calls {
 		a, ok := byPartition[c.part.TopicPartition]
-		reply := readReply{fetched: a, err: err}
+		reply := readReply{fetched: a, replica: c.part.replica, err: err}
 		if err == nil && !ok {
 			reply.err = broker.CodeUnknownTopicID // the broker does not know the topic by this id (yet)
 		}
@@ -231,6 +258,7 @@ func (r *Reader) Close() {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
+	r.near.close()
 	r.stop()
 	r.c.Close()
 	r.tasks.Wait()
