@@ -48,11 +48,13 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 // On a cluster of three brokers instances of an application are killed inside open transactions, with their disk or without,
 // others join and leave, and brokers are stopped and killed and come back. A reader of committed records sees every result once
 // and in order, and at the end no transaction is open. MILLRACE_KILLS is how many kills there are, MILLRACE_SEED replays the
-// choices (what they meet is the machine's).
+// choices (what they meet is the machine's); with MILLRACE_STANDBYS the instances keep so many copies of each task.
 func TestKills(t *testing.T) {
+	standbys := number(t, "MILLRACE_STANDBYS", 0)
 	kills, seed := int(number(t, "MILLRACE_KILLS", 1)), number(t, "MILLRACE_SEED", uint64(time.Now().UnixNano()))
-	t.Logf("MILLRACE_KILLS=%d MILLRACE_SEED=%d", kills, seed)
+	t.Logf("MILLRACE_KILLS=%d MILLRACE_SEED=%d MILLRACE_STANDBYS=%d", kills, seed, standbys)
 	d := newDriver(t, seed)
+	d.standbys = standbys
 	for range 3 {
 		d.add()
 	}
@@ -78,6 +80,7 @@ type driver struct {
 	random  *rand.Rand
 	began   time.Time
 
+	standbys  uint64
 	dirs      string
 	started   int
 	instances []*instance
@@ -166,7 +169,7 @@ func (d *driver) start(dir string) *instance {
 	at := &instance{dir: dir, Process: child.Start(d.t, fmt.Sprint("instance-", d.started), child.Spec[topics]{
 		Topology: "ledger", Topics: d.topics, Settings: map[string]string{
 			"application.id": d.app, "bootstrap.servers": strings.Join(d.cluster.Bootstrap(), ","), "state.dir": dir,
-			"processing.guarantee": "exactly_once_v2", "statestore.cache.max.bytes": "0", "replication.factor": "-1",
+			"processing.guarantee": "exactly_once_v2", "statestore.cache.max.bytes": "0", "replication.factor": "-1", "num.standby.replicas": fmt.Sprint(d.standbys),
 			"session.timeout.ms": fmt.Sprint(killSession.Milliseconds()),
 		},
 	})}

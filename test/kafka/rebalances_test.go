@@ -19,17 +19,27 @@ import (
 // with a commit every 50 ms. It always stops when it is told to, results never stay away for long, and each is there once.
 func TestC100_RebalancesAndEndsOfTransactions(t *testing.T) {
 	t.Parallel()
+	for name, standbys := range map[string]string{"without copies": "0", "with copies": "1"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			comeAndGo(t, standbys)
+		})
+	}
+}
+
+func comeAndGo(t *testing.T, standbys string) {
 	const limit = time.Minute
 	seed := number(t, "MILLRACE_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("MILLRACE_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, seed))
-	b := kafkatest.Shared(t)
+	b := kafkatest.Renamed(t, kafkatest.Shared(t))
 	names := topics{In: kafkatest.CreateTopic(t, b, "in", 2), First: kafkatest.CreateTopic(t, b, "first", 2), Second: kafkatest.CreateTopic(t, b, "second", 2)}
 	app, dirs := b.Name("ledger"), t.TempDir()
 	start := func(name string) *child.Process {
 		return child.Start(t, name, child.Spec[topics]{Topology: "ledger", Topics: names, Settings: map[string]string{
 			"application.id": app, "bootstrap.servers": strings.Join(b.Bootstrap(), ","), "state.dir": filepath.Join(dirs, name),
 			"processing.guarantee": "exactly_once_v2", "statestore.cache.max.bytes": "0", "commit.interval.ms": "50",
+			"num.standby.replicas": standbys,
 		}})
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
