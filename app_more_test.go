@@ -276,6 +276,13 @@ func TestNewApp_errors(t *testing.T) {
 	if _, err := NewApp(nil, ApplicationID("a"), Brokers("h:1")); err == nil {
 		t.Error("a nil topology is accepted")
 	}
+	// One property that is wrong does not make the others count as missing.
+	_, err := NewApp(topology, FromProperties(map[string]string{
+		"application.id": "a", "bootstrap.servers": "h:1", "processing.guarantee": "exactly_once", "transaction.timeout.ms": "100",
+	}))
+	if err == nil || strings.Contains(err.Error(), "application.id") || strings.Contains(err.Error(), "bootstrap.servers") {
+		t.Errorf("error %v", err)
+	}
 }
 
 func TestApp_runsOnce(t *testing.T) {

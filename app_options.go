@@ -403,9 +403,8 @@ func FromProperties(props map[string]string) AppOption {
 		changes, err := config.FromProperties(props)
 		if err != nil {
 			o.errs = append(o.errs, err)
-			return
 		}
-		changes.Apply(&o.cfg)
+		changes.Apply(&o.cfg) // those that are right: they must not be reported as missing
 		o.warnings = append(o.warnings, changes.Warnings...)
 	})
 }
