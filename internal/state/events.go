@@ -20,7 +20,9 @@ func (db *DB) fail(err error) {
 	}
 	db.once.Do(func() { close(db.dead) })
 	if !db.started.Load() {
-		return // OpenDB returns the error, or repairs what it is about
+		// OpenDB returns the error, or repairs what it is about; but where Pebble has something to write, it tries until it can.
+		db.opts.Logger.Warn("the state database meets an error while it is opened", "dir", db.opts.Dir, "error", err)
+		return
 	}
 	db.opts.Logger.Error("the state database has failed", "dir", db.opts.Dir, "error", err)
 	if db.opts.OnFatal != nil {
