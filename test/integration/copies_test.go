@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -167,5 +168,33 @@ func TestC101_SlowerThanMaxPollIntervalWithCopies(t *testing.T) {
 			}
 			c.judge(exactly)
 		})
+	})
+}
+
+// Two topologies under one application id: the second says so and ends, and the first, whose instances keep copies for each other, goes
+// on with its tasks and copies where they are.
+func TestC103_TwoTopologiesAndCopies(t *testing.T) {
+	t.Parallel()
+	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
+		c := newCounting(t, b, "c103copies", millrace.Guarantee(millrace.ExactlyOnceV2))
+		instances := []*running{c.start(), c.start()}
+		for _, r := range instances {
+			untilCopies(r, countingPartitions/2, countingPartitions/2)
+		}
+		c.load(200)
+		c.await()
+		err := startKind(t, b, c.app, "copy", childTopics{In: c.in, Out: kafkatest.CreateTopic(t, b, "other", 1)}, c.opts...).fails()
+		if !errors.Is(err, millrace.ErrTopologyMismatch) {
+			t.Errorf("the error is %v", err)
+		}
+		for _, r := range instances {
+			untilCopies(r, countingPartitions/2, countingPartitions/2)
+		}
+		c.load(200)
+		c.await()
+		for _, r := range instances {
+			r.stop()
+		}
+		c.judge(true)
 	})
 }
