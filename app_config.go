@@ -149,6 +149,15 @@ func (a *App) clients(cfg *runtime.RunnerConfig, budgets config.Budgets) error {
 	cl := &cfg.Clients
 	cl.Ping = func(ctx context.Context) error { return kgoclient.Ping(ctx, admin) }
 	cl.Protocol = groupProtocol
+	if c.GroupProtocol == config.Streams {
+		cl.BrokersAssign = true
+		cl.Ping = func(ctx context.Context) error {
+			if err := kgoclient.Ping(ctx, admin); err != nil {
+				return err
+			}
+			return kgoclient.CheckStreams(ctx, admin)
+		}
+	}
 	open := func(what string, f func() error) {
 		if err == nil {
 			if err = f(); err != nil {
@@ -184,7 +193,7 @@ func (a *App) clients(cfg *runtime.RunnerConfig, budgets config.Budgets) error {
 		if err != nil {
 			process = uuid.New()
 		}
-		member, err := kgoclient.NewMembership(consumer, kgoclient.MembershipConfig{
+		cfg := kgoclient.MembershipConfig{
 			Assign: assign.Policy{
 				AcceptableLag: c.AcceptableLag, MaxWarmups: c.MaxWarmups, Standbys: c.Standbys, RackTags: c.RackTags, Traffic: traffic(c),
 			}.Round,
@@ -192,11 +201,11 @@ func (a *App) clients(cfg *runtime.RunnerConfig, budgets config.Budgets) error {
 			Group: c.ApplicationID, ProcessID: process, InstanceID: m.InstanceID, HeartbeatInterval: c.HeartbeatInterval,
 			SessionTimeout: c.SessionTimeout, RebalanceTimeout: c.RebalanceTimeout,
 			Transactional: m.Transactional, Logger: a.log,
-		})
-		if err != nil {
-			return nil, err
 		}
-		return member, nil
+		if c.GroupProtocol == config.Streams {
+			return openedMember(kgoclient.NewStreamsMembership(consumer, cfg))
+		}
+		return openedMember(kgoclient.NewMembership(consumer, cfg))
 	}
 	return nil
 }
@@ -223,6 +232,13 @@ func opened(a *kgoclient.Admin, err error) (broker.Admin, error) {
 		return nil, err
 	}
 	return a, nil
+}
+
+func openedMember[M broker.Membership](m M, err error) (broker.Membership, error) {
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 func openedProducer(p *kgoclient.Producer, err error) (broker.Producer, error) {

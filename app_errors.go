@@ -59,6 +59,8 @@ var (
 	ErrTopologyMismatch = broker.ErrTopologyMismatch
 	// ErrApplicationStopped: another instance has asked for the end of all of them, see StopApplication. The text says which one and why.
 	ErrApplicationStopped = broker.ErrApplicationStopped
+	// ErrGroupProtocol: the brokers do not let the instance into its group, by what they are or how they are set up.
+	ErrGroupProtocol = broker.ErrGroupProtocol
 	// ErrStateDirInUse: another process has the state directory.
 	ErrStateDirInUse = state.ErrInUse
 	// ErrForeignState: the state directory belongs to another cluster or application.

@@ -55,6 +55,9 @@ func (o *appOptions) check(t *Topology) error {
 	if err := t.checkOptimization(o.cfg.Optimization); err != nil {
 		return err
 	}
+	if err := o.checkGroupProtocol(t); err != nil {
+		return err
+	}
 	if !o.cfg.ExplicitNames {
 		return nil
 	}
@@ -70,6 +73,42 @@ func (o *appOptions) check(t *Topology) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkGroupProtocol reports what cannot be had where brokers assign the tasks, and warns of settings that count for nothing there.
+func (o *appOptions) checkGroupProtocol(t *Topology) error {
+	if o.cfg.GroupProtocol != config.Streams {
+		return nil
+	}
+	for _, n := range t.t.Sources() {
+		if n.Pattern != "" {
+			return fmt.Errorf("millrace: %s: %s reads topics by the pattern %q, which group.protocol=streams does not do: name the topics, or set group.protocol=classic", n.Pos, n.Name, n.Pattern)
+		}
+	}
+	d, c := config.Default(), &o.cfg
+	for _, s := range []struct {
+		differs      bool
+		name, option string
+		group        string // the config of the group that takes its place
+	}{
+		{c.Standbys != d.Standbys, "num.standby.replicas", "Standbys", "streams.num.standby.replicas"},
+		{c.MaxWarmups != d.MaxWarmups, "max.warmup.replicas", "MaxWarmups", "streams.num.warmup.replicas"},
+		{c.AcceptableLag != d.AcceptableLag, "acceptable.recovery.lag", "AcceptableLag", "streams.acceptable.recovery.lag"},
+		{len(c.RackTags) > 0, "rack.aware.assignment.tags", "", "streams.rack.aware.assignment.tags"},
+		{c.SessionTimeout != d.SessionTimeout, "session.timeout.ms", "SessionTimeout", "streams.session.timeout.ms"},
+		{c.HeartbeatInterval != d.HeartbeatInterval, "heartbeat.interval.ms", "", "streams.heartbeat.interval.ms"},
+	} {
+		if !s.differs {
+			continue
+		}
+		name := s.name
+		if s.option != "" {
+			name += " (millrace." + s.option + ")"
+		}
+		o.warnings = append(o.warnings, "millrace: setting "+name+" has no effect with group.protocol=streams: brokers go by the config "+s.group+" of the group: kafka-configs.sh --alter --entity-type groups --entity-name "+
+			c.ApplicationID+" --add-config "+s.group+"=...")
+	}
+	return nil
 }
 
 // ApplicationID names the application: its group, the prefix of its internal topics, and its directory under StateDir.
@@ -142,6 +181,29 @@ const (
 // In Kafka Streams: processing.guarantee.
 func Guarantee(g ProcessingGuarantee) AppOption {
 	return appOption(func(o *appOptions) { o.cfg.Guarantee = g })
+}
+
+// GroupProtocolKind says who assigns the tasks of a group to its instances.
+type GroupProtocolKind = config.GroupProtocol
+
+// The group protocols.
+const (
+	// Classic lets one of the instances assign them, by this library's own rules: sticky and lag-aware, with standbys and
+	// warm-ups. It works with every broker.
+	Classic = config.Classic
+	// Streams lets the brokers assign them: the streams group protocol (KIP-1071), of Kafka 4.2 and later with the feature
+	// streams.version. The settings of the group are on the brokers' side then, in configs of the group (kafka-configs.sh
+	// --entity-type groups): session timeout, heartbeats, standbys, warm-ups and tags. Topics by pattern are refused, and a group
+	// keeps the topology of its first member for good. What else it does not do is listed in docs/kafka-streams.md.
+	Streams = config.Streams
+)
+
+// GroupProtocol chooses who assigns the tasks. Default Classic. All instances must have the same; to change it, stop them all
+// first: what is committed stays.
+//
+// In Kafka Streams: group.protocol.
+func GroupProtocol(p GroupProtocolKind) AppOption {
+	return appOption(func(o *appOptions) { o.cfg.GroupProtocol = p })
 }
 
 // Workers limits how many tasks run at once, hard. Without it as many run as there are processors, and a worker that is

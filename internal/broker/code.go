@@ -37,6 +37,7 @@ const (
 	CodeInvalidPartitions                  Code = 37
 	CodeInvalidReplicationFactor           Code = 38
 	CodeInvalidConfig                      Code = 40
+	CodeInvalidRequest                     Code = 42
 	CodePolicyViolation                    Code = 44
 	CodeOutOfOrderSequenceNumber           Code = 45
 	CodeInvalidProducerEpoch               Code = 47
@@ -53,14 +54,19 @@ const (
 	CodeUnknownLeaderEpoch                 Code = 75
 	CodeOffsetNotAvailable                 Code = 78
 	CodeMemberIDRequired                   Code = 79
+	CodeGroupMaxSizeReached                Code = 81
 	CodeFencedInstanceID                   Code = 82
 	CodeInvalidRecord                      Code = 87
 	CodeUnstableOffsetCommit               Code = 88
 	CodeProducerFenced                     Code = 90
 	CodeUnknownTopicID                     Code = 100
 	CodeFencedMemberEpoch                  Code = 110
+	CodeUnreleasedInstanceID               Code = 111
 	CodeStaleMemberEpoch                   Code = 113
 	CodeTransactionAbortable               Code = 120
+	CodeStreamsInvalidTopology             Code = 130
+	CodeStreamsInvalidTopologyEpoch        Code = 131
+	CodeStreamsTopologyFenced              Code = 132
 )
 
 // Error gives the protocol's name of the code, which is what its documentation and the broker's log call it.

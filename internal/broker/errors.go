@@ -35,6 +35,9 @@ var (
 	ErrAborted = errors.New("given up with its transaction")
 	// ErrMixedGroup means that the group holds members that do not speak this library's protocol.
 	ErrMixedGroup = errors.New("group holds other members")
+	// ErrGroupProtocol means that the brokers do not let the instance into the group, by what they are or how they are set up,
+	// and will not later.
+	ErrGroupProtocol = errors.New("the group protocol is refused")
 	// ErrTopologyMismatch means that the group's leader runs another topology under the same application id.
 	ErrTopologyMismatch = errors.New("another topology runs under the same application id")
 	// ErrApplicationStopped means that an instance has asked for the end of all of them.

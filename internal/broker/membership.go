@@ -13,12 +13,13 @@ type Membership interface {
 	// Subscribe replaces what the instance reads: at start, and again when a pattern matches other topics. It asks for a
 	// new assignment if anything changed.
 	Subscribe(t GroupTopology)
-	// Rejoin asks for a new assignment (the member's own data has changed).
+	// Rejoin asks for a new assignment (the member's own data has changed). An Assigned event follows, even if it says what
+	// the last one said, unless the member is lost.
 	Rejoin()
 	// Refuse says which tasks the member cannot run for now; it replaces what was said before. Those of them that the member
 	// has it gives up at once, without a Revoked: commit first. It asks for a new assignment if that changes anything: the
 	// leader gives the tasks to other members, or to nobody, until the member takes its word back. No Assigned event holds a
-	// refused task.
+	// refused task. Where brokers assign the tasks there is no such word: the tasks stay with the member, and wait.
 	Refuse(tasks ...TaskID)
 	// StopAll asks all members of the group to stop, for a reason that they are told as far as the protocol carries texts. It
 	// returns at once. Each of them, this one too, gets a MembershipFail event with an ErrApplicationStopped that names who has
@@ -63,6 +64,21 @@ type Subtopology struct {
 	Stateful bool
 	// Changelogs are the topics from which the state of its tasks is restored, task n from partition n of each.
 	Changelogs []GroupChangelog
+	// Told is what brokers are told of it where they assign the tasks: under the streams group protocol.
+	Told ToldTopics
+}
+
+// ToldTopics is how a sub-topology is described to brokers that assign its tasks. It must not depend on what the cluster
+// holds at the moment, since a group keeps the description of its first member.
+type ToldTopics struct {
+	Sources []string // topics of the user that it reads
+	// Repartitions are the repartition topics that it reads. Partitions is 0 where the number follows from what is written
+	// to the topic.
+	Repartitions []TopicSpec
+	Sinks        []string    // repartition topics that it writes
+	Changelogs   []TopicSpec // that are made for its stores; Partitions is 0
+	// Copartitions are groups among Sources and Repartitions that have the same number of partitions by demand.
+	Copartitions [][]string
 }
 
 // GroupChangelog is a topic from which state is restored.
@@ -126,7 +142,10 @@ type MembershipEvent struct {
 	Standbys, Warmups []TaskID
 	// Inputs are the partitions that belong to each task, with Assigned. Under a pattern they may be fewer than the
 	// instance's own view of the cluster: a topic that a member does not know yet is left out for all.
-	Inputs   map[TaskID][]TopicPartition
+	Inputs map[TaskID][]TopicPartition
+	// After, with Assigned, is how many calls of Rejoin and Refuse, counted together, the assignment takes into account. 0 if
+	// that does not show but by a newer generation.
+	After    uint64
 	Identity Identity // with Assigned: under which the tasks were given; with Revoked: the newest known; with Lost: the old one
 	Err      error
 	Done     func() // never nil; must be called once the event has been dealt with

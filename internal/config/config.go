@@ -52,6 +52,8 @@ type Config struct {
 	// Property: task.timeout.ms.
 	TaskTimeout time.Duration
 
+	// GroupProtocol says who assigns the tasks. Property: group.protocol.
+	GroupProtocol GroupProtocol
 	// SessionTimeout is how long the group waits for a silent member. Property: session.timeout.ms.
 	SessionTimeout time.Duration
 	// HeartbeatInterval is the time between two heartbeats. Property: heartbeat.interval.ms.

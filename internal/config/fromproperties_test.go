@@ -43,7 +43,7 @@ func TestFromProperties_application(t *testing.T) {
 		"production.exception.handler":                  "org.apache.kafka.streams.errors.DefaultProductionExceptionHandler",
 		"errors.dead.letter.queue.topic.name":           "orders-dead",
 		"ensure.explicit.internal.resource.naming":      "TRUE",
-		"group.protocol":                                "CLASSIC",
+		"group.protocol":                                "STREAMS",
 		"topology.optimization":                         "none",
 		"num.standby.replicas":                          "0",
 		"topic.min.insync.replicas":                     "2",
@@ -58,6 +58,7 @@ func TestFromProperties_application(t *testing.T) {
 	want.StateDir = "/var/lib/orders"
 	want.CommitInterval = 250 * time.Millisecond
 	want.Workers = 3
+	want.GroupProtocol = Streams
 	want.MaxTaskIdle = NeverIdle
 	want.CacheBytes = 0 // the new name wins over the old one
 	want.BufferedRecords = 50
@@ -144,8 +145,7 @@ func TestFromProperties_errors(t *testing.T) {
 		{"producer.session.timeout.ms", "5", []string{"not a setting of the producer", "consumer.session.timeout.ms"}},
 		{"consumer.application.id", "x", []string{"not a setting of the consumer", "use application.id"}},
 		{"processing.guarantee", "exactly_once", []string{`"exactly_once"`, "must be at_least_once or exactly_once_v2"}},
-		{"group.protocol", "streams", []string{"must be classic", "KIP-1071"}},
-		{"group.protocol", "consumer", []string{"must be classic"}},
+		{"group.protocol", "consumer", []string{"must be classic or streams"}},
 		{"num.standby.replicas", "-1", []string{"must be a whole number from 0"}},
 		{"rack.aware.assignment.tags", "a,b,c,d,e,f", []string{"at most 5"}},
 		{"client.tag.", "x", []string{"is no tag"}},

@@ -23,6 +23,23 @@ func guarantees() []enumValue[Guarantee] {
 	return []enumValue[Guarantee]{{AtLeastOnce, "at_least_once"}, {ExactlyOnceV2, "exactly_once_v2"}}
 }
 
+// GroupProtocol says who assigns the tasks of the group.
+type GroupProtocol uint8
+
+const (
+	// Classic lets the member that leads the group assign them.
+	Classic GroupProtocol = iota
+	// Streams lets the brokers assign them (KIP-1071).
+	Streams
+)
+
+// String returns the value of the property group.protocol.
+func (p GroupProtocol) String() string { return enumText(groupProtocols(), p) }
+
+func groupProtocols() []enumValue[GroupProtocol] {
+	return []enumValue[GroupProtocol]{{Classic, "classic"}, {Streams, "streams"}}
+}
+
 // StoreKind says where a store lies.
 type StoreKind uint8
 

@@ -129,10 +129,11 @@ type Machine struct {
 	drain        *drain
 	stuck        []*slot // past the deadline of one record, and not closed
 	slow         map[broker.TaskID]*slowRecord
-	refused      []broker.TaskID                   // what the group was last told that the instance cannot run
-	refusedAs    map[broker.TaskID]broker.Identity // who it was when it said so of a task, until it is given the task again
-	asked        []*question                       // that the policy has not answered
-	telling      bool                              // the group was asked for the end of the application, and has not said so yet
+	refused      []broker.TaskID             // what the group was last told that the instance cannot run
+	asked        []*question                 // that the policy has not answered
+	telling      bool                        // the group was asked for the end of the application, and has not said so yet
+	refusedAs    map[broker.TaskID]refusedAs // when it said so of a task, until it is given the task again
+	asks         uint64                      // Rejoin and Refuse, counted together
 	purge        purge
 	taken        taken
 	groupErrors  groupErrors
@@ -142,7 +143,7 @@ type Machine struct {
 
 // NewMachine makes a machine that waits for Started.
 func NewMachine(cfg Config, sh *shared) *Machine {
-	m := &Machine{cfg: cfg, set: cfg.Settings, shared: sh, log: cfg.Logger, byEpoch: make(map[uint64]*input), refusedAs: make(map[broker.TaskID]broker.Identity), slow: make(map[broker.TaskID]*slowRecord), state: StateStarting}
+	m := &Machine{cfg: cfg, set: cfg.Settings, shared: sh, log: cfg.Logger, byEpoch: make(map[uint64]*input), refusedAs: make(map[broker.TaskID]refusedAs), slow: make(map[broker.TaskID]*slowRecord), state: StateStarting}
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
 	}

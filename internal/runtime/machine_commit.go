@@ -373,7 +373,7 @@ func (m *Machine) commitLost(c *commitRound, err error) {
 		return
 	}
 	if m.drain == nil {
-		m.do(Rejoin{})
+		m.ask(Rejoin{})
 	}
 }
 

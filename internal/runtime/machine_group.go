@@ -75,7 +75,7 @@ func instanceTaken(err error) error {
 func memberFatal(err error) bool {
 	return errors.Is(err, broker.ErrTopologyMismatch) || errors.Is(err, broker.ErrMixedGroup) || errors.Is(err, broker.ErrUnauthorized) ||
 		errors.Is(err, broker.CodeFencedInstanceID) || errors.Is(err, broker.CodeInconsistentGroupProtocol) ||
-		errors.Is(err, broker.ErrApplicationStopped)
+		errors.Is(err, broker.ErrApplicationStopped) || errors.Is(err, broker.ErrGroupProtocol)
 }
 
 // take compares the whole new assignment with what is there.
@@ -84,7 +84,7 @@ func (m *Machine) take(e broker.MembershipEvent) {
 		return // they will be given back when the group is left
 	}
 	m.assigned = true
-	if m.fencedBy(e.Identity); m.drain != nil {
+	if m.fencedBy(e.Identity, e.After); m.drain != nil {
 		return
 	}
 	e.Tasks = m.given(e)
@@ -269,7 +269,7 @@ func (m *Machine) lost(e broker.MembershipEvent) {
 // transactional id, and take the id.
 func (m *Machine) notAMember() {
 	m.assigned, m.eos.away = false, true
-	m.fencedBy(broker.Identity{})
+	m.fencedBy(broker.Identity{}, 0)
 }
 
 // giveUp lets go of a task without waiting for anybody: its worker may still be inside user code. Nothing leaves it any

@@ -163,7 +163,7 @@ func (m *Machine) askForWarm(sb *standby) {
 		sb.tries++
 	}
 	sb.askedMs = m.nowMs
-	m.do(Rejoin{})
+	m.ask(Rejoin{})
 }
 
 // nextAskMs is when the group may be asked again.

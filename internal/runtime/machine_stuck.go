@@ -161,12 +161,24 @@ func (m *Machine) tellRefused() {
 	if id, member := m.cfg.Identity(); member {
 		for _, task := range tasks {
 			if !slices.Contains(m.refused, task) {
-				m.refusedAs[task] = id
+				m.refusedAs[task] = refusedAs{id, m.asks + 1}
 			}
 		}
 	}
 	m.refused = tasks
-	m.do(Refuse{Tasks: tasks})
+	m.ask(Refuse{Tasks: tasks})
+}
+
+// refusedAs is who the instance was when it refused a task, and which of its asks that was.
+type refusedAs struct {
+	broker.Identity
+	ask uint64
+}
+
+// ask asks the group for something: Rejoin or Refuse.
+func (m *Machine) ask(a Action) {
+	m.asks++
+	m.do(a)
 }
 
 // given leaves out of an assignment what was refused since it was made: it was on its way, and the next one may have given the task to
@@ -174,7 +186,7 @@ func (m *Machine) tellRefused() {
 func (m *Machine) given(e broker.MembershipEvent) []broker.TaskID {
 	return slices.DeleteFunc(slices.Clone(e.Tasks), func(id broker.TaskID) bool {
 		as, ok := m.refusedAs[id]
-		if ok && as.MemberID == e.Identity.MemberID && e.Identity.Generation <= as.Generation {
+		if ok && as.MemberID == e.Identity.MemberID && e.Identity.Generation <= as.Generation && e.After < as.ask {
 			return true
 		}
 		delete(m.refusedAs, id)

@@ -37,7 +37,8 @@ type exactlyOnce struct {
 	// a member: the leader of the group ends the transaction of one that is not.
 	suspect    string
 	suspectErr error
-	suspectGen int32 // of the group, as it was known then: what it said before confirms nothing
+	suspectGen int32  // of the group, as it was known then: what it said before confirms nothing
+	suspectAsk uint64 // the ask whose answer says it
 }
 
 // wantCommit asks for the end of the open transaction, once those who were asked for a unit have answered.
@@ -285,17 +286,19 @@ func (m *Machine) fenced(c *commitRound, err error) {
 		return // it may have been a request of its own
 	}
 	// The group may have put this member out without its knowing: it is asked.
-	m.eos.suspect, m.eos.suspectErr, m.eos.suspectGen = c.memberID, err, id.Generation
+	m.eos.suspect, m.eos.suspectErr, m.eos.suspectGen, m.eos.suspectAsk = c.memberID, err, id.Generation, m.asks+1
 	if m.drain == nil {
-		m.do(Rejoin{})
+		m.ask(Rejoin{})
 	}
 }
 
 // fencedBy decides, once the group has answered, who has taken the transactional id: the leader of the group, if this instance
 // was put out, or somebody else, if it was a member all the time.
-func (m *Machine) fencedBy(id broker.Identity) {
+//
+// after is how many asks of this instance the answer takes into account, where that does not show by its generation.
+func (m *Machine) fencedBy(id broker.Identity, after uint64) {
 	suspect, err := m.eos.suspect, m.eos.suspectErr
-	if suspect == "" || suspect == id.MemberID && id.Generation <= m.eos.suspectGen { // it was on its way before
+	if suspect == "" || suspect == id.MemberID && id.Generation <= m.eos.suspectGen && after < m.eos.suspectAsk { // it was on its way before
 		return
 	}
 	m.eos.suspect, m.eos.suspectErr = "", nil

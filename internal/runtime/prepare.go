@@ -100,9 +100,50 @@ func (p *planner) group(plan *topology.Plan) broker.GroupTopology {
 			sub.Changelogs = append(sub.Changelogs, c)
 		}
 		slices.SortFunc(sub.Changelogs, func(a, b broker.GroupChangelog) int { return strings.Compare(a.Topic, b.Topic) })
+		sub.Told = p.told(s, plan)
 		g.Subtopologies = append(g.Subtopologies, sub)
 	}
 	return g
+}
+
+// told is how brokers that assign the tasks are told of a sub-topology: as Kafka Streams tells them, so that a group that it
+// has left can be gone on with. A changelog that is an input is left out: it is not made for the store.
+func (p *planner) told(s *topology.Subtopology, plan *topology.Plan) (t broker.ToldTopics) {
+	for _, n := range s.Sources {
+		if !n.Internal {
+			t.Sources = append(t.Sources, n.Topics...)
+		}
+	}
+	given := make(map[string]int32) // numbers of partitions that stand in the program, by raw name
+	for _, topic := range p.topology.InternalTopics() {
+		given[topic.Name] = topic.Partitions
+	}
+	for _, spec := range plan.Repartitions {
+		if slices.Contains(s.RepartitionIn, spec.Raw) {
+			told := spec.TopicSpec
+			told.Partitions = given[spec.Raw]
+			t.Repartitions = append(t.Repartitions, told)
+		}
+	}
+	for _, raw := range s.RepartitionOut {
+		t.Sinks = append(t.Sinks, topology.DecoratedTopic(p.appID, raw))
+	}
+	for _, spec := range plan.Changelogs {
+		if spec.Subtopology == s.ID {
+			told := spec.TopicSpec
+			told.Partitions = 0
+			t.Changelogs = append(t.Changelogs, told)
+		}
+	}
+	reads := func(name string) bool {
+		return slices.Contains(t.Sources, name) || slices.ContainsFunc(t.Repartitions, func(r broker.TopicSpec) bool { return r.Name == name })
+	}
+	for _, group := range plan.Copartitions {
+		if !slices.ContainsFunc(group, func(name string) bool { return !reads(name) }) {
+			t.Copartitions = append(t.Copartitions, group)
+		}
+	}
+	return t
 }
 
 // make validates the internal topics that exist and creates the others. Other instances may do the same at the same time.
@@ -190,13 +231,13 @@ func (p *planner) existing(ctx context.Context, plan Plan) (map[string]topology.
 	return existing, nil
 }
 
-// otherProtocols are groups that members of this library cannot share. Java's consumer protocol is "consumer" with the
-// assignor "stream".
-func foreignGroup(g broker.GroupInfo, ours string) error {
+// foreignGroup tells that a group has members that those of this library cannot share it with. Java's consumer protocol is "consumer"
+// with the assignor "stream". brokers says that this instance is to have its tasks assigned by brokers: the type "streams".
+func foreignGroup(g broker.GroupInfo, ours string, brokers bool) error {
 	if len(g.Members) == 0 {
 		return nil
 	}
-	if g.ProtocolType == "consumer" && (g.Protocol == ours || g.Protocol == "") {
+	if brokers && g.ProtocolType == "streams" && g.Protocol == ours || !brokers && g.ProtocolType == "consumer" && (g.Protocol == ours || g.Protocol == "") {
 		return nil
 	}
 	what := "type " + g.ProtocolType
@@ -204,7 +245,12 @@ func foreignGroup(g broker.GroupInfo, ours string) error {
 		what += ", assignor " + g.Protocol
 	}
 	hint := "stop the other application, or choose another application id"
-	if g.Protocol == "stream" || g.ProtocolType == "streams" {
+	switch {
+	case g.Protocol == ours && brokers:
+		hint = "they run with group.protocol=classic: stop them all before the first one is started with group.protocol=streams"
+	case g.Protocol == ours:
+		hint = "they run with group.protocol=streams: stop them all before the first one is started with group.protocol=classic"
+	case g.Protocol == "stream" || g.ProtocolType == "streams":
 		hint = "it is a Kafka Streams application: stop all its instances; if it was just stopped, its members stay until their session timeout (45 s by default)"
 	}
 	return fmt.Errorf("%w: %d members of another kind (%s): %s: %s", broker.ErrMixedGroup, len(g.Members), what, strings.Join(g.Members, ", "), hint)

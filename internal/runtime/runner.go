@@ -40,8 +40,10 @@ type Clients struct {
 	Global broker.Fetcher
 	// Membership opens the instance's part in its group.
 	Membership func(Member) (broker.Membership, error)
-	// Protocol is what the group calls the assignor of Membership.
-	Protocol string
+	// Protocol is what the group calls the assignor of Membership. BrokersAssign says that it is brokers that assign the tasks, under
+	// the streams group protocol.
+	Protocol      string
+	BrokersAssign bool
 }
 
 // Member is who an instance is in its group.

@@ -117,7 +117,7 @@ func (r *Runner) refuseForeign(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = foreignGroup(info, r.cfg.Clients.Protocol)
+		err = foreignGroup(info, r.cfg.Clients.Protocol, r.cfg.Clients.BrokersAssign)
 		if err == nil {
 			return nil
 		}

@@ -209,5 +209,13 @@ func (t *Topology) Patterns() []string {
 	return patterns
 }
 
+// Sources returns the nodes by which records enter tasks, in the order of sub-topologies and declaration.
+func (t *Topology) Sources() (sources []*Node) {
+	for _, s := range t.subs {
+		sources = append(sources, s.Sources...)
+	}
+	return sources
+}
+
 // InternalTopics returns the repartition topics in the order of declaration.
 func (t *Topology) InternalTopics() []RepartitionTopic { return t.topics }

@@ -394,6 +394,9 @@ func (a *Admin) EpochEnds(ctx context.Context, epochs map[broker.TopicPartition]
 // Group implements broker.Admin.
 func (a *Admin) Group(ctx context.Context, group string) (broker.GroupInfo, error) {
 	info, err := a.c.describeGroup(ctx, group)
+	if err == nil && info.State == "Dead" {
+		info, err = a.c.describeStreamsGroup(ctx, group)
+	}
 	if err != nil {
 		return broker.GroupInfo{}, a.c.fail("describe group "+group, err)
 	}
