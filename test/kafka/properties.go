@@ -103,6 +103,13 @@ func defaults(brokers int) map[string]string {
 		"group.initial.rebalance.delay.ms":                            "0",
 		"group.streams.initial.rebalance.delay.ms":                    "0",
 		"group.min.session.timeout.ms":                                "500",
+		// Members of a streams group learn of changes with their heartbeats, which otherwise come each 5 s.
+		"group.streams.heartbeat.interval.ms":      "500",
+		"group.streams.min.heartbeat.interval.ms":  "100",
+		"group.streams.session.timeout.ms":         "6000",
+		"group.streams.min.session.timeout.ms":     "500",
+		"group.streams.assignment.interval.ms":     "0",
+		"group.streams.min.assignment.interval.ms": "0",
 		// Nothing is deleted or compacted behind a test's back: event times are old, and changelogs of windows have a
 		// retention. QuickCleaner is for tests that want it.
 		"log.retention.check.interval.ms": "86400000",

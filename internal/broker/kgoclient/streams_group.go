@@ -115,18 +115,18 @@ func (s *StreamsMembership) checkMembers(epoch int32) error {
 		return nil
 	}
 	s.mu.Lock()
-	id, signature := s.m.id, s.m.topology.Signature
+	id, signature, ours := s.m.id, s.m.topology.Signature, topicsOf(s.m.topology)
 	s.mu.Unlock()
 	var foreign []string
 	for i := range g.Members {
 		m := &g.Members[i]
-		switch theirs, ours := memberTopology(m); {
+		switch theirs, known := memberTopology(m); {
 		case m.MemberID == id || m.MemberEpoch == stayEpoch:
-		case !ours:
+		case !known:
 			foreign = append(foreign, memberName(m))
 		case theirs != signature:
-			return fmt.Errorf("%w: topology %s here, %s on %s: both read and keep the same topics, but process them differently; give one of the two another application.id, or run the same program on all instances",
-				broker.ErrTopologyMismatch, signature, theirs, memberName(m))
+			return fmt.Errorf("%w: topology %s here, %s on %s: %s; give one of the two another application.id, or run the same program on all instances",
+				broker.ErrTopologyMismatch, signature, theirs, memberName(m), difference(ours, groupTopics(g)))
 		}
 	}
 	if len(foreign) > 0 {
@@ -134,6 +134,44 @@ func (s *StreamsMembership) checkMembers(epoch int32) error {
 		return fmt.Errorf("%w that are not of this library: %s; stop them first, a group cannot be shared with another program or with Kafka Streams", broker.ErrMixedGroup, strings.Join(foreign, ", "))
 	}
 	return nil
+}
+
+// groupTopics are the topics that the tasks of a group read, sorted.
+func groupTopics(g *kmsg.StreamsGroupDescribeResponseGroup) []string {
+	if g == nil || g.Topology == nil {
+		return nil
+	}
+	var topics []string
+	for _, s := range g.Topology.Subtopologies {
+		topics = append(topics, s.SourceTopics...)
+		for _, r := range s.RepartitionSourceTopics {
+			topics = append(topics, r.Topic)
+		}
+	}
+	slices.Sort(topics)
+	return slices.Compact(topics)
+}
+
+// difference says what two topologies differ in, as far as it shows in what they read.
+func difference(ours, theirs []string) string {
+	switch {
+	case len(theirs) == 0:
+		return "this instance reads " + strings.Join(ours, ", ")
+	case slices.Equal(ours, theirs):
+		return "both read " + strings.Join(ours, ", ") + ", but process them differently"
+	}
+	return "this instance reads " + strings.Join(ours, ", ") + ", the group " + strings.Join(theirs, ", ")
+}
+
+// topologyOf finds out which topics the group reads, for an error that says so; nil if that cannot be told.
+func (s *StreamsMembership) topologyOf() []string {
+	ctx, cancel := context.WithTimeout(s.ctx, releaseWithin)
+	defer cancel()
+	g, err := s.c.describeStreams(ctx, s.m.cfg.Group)
+	if err != nil {
+		return nil
+	}
+	return groupTopics(g)
 }
 
 // recall finds out what the brokers have assigned, after an answer was lost that may have said it: they say it once only.

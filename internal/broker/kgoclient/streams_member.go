@@ -69,9 +69,10 @@ type streamsMember struct {
 	offsetInterval time.Duration // between two reports of positions
 	waits          bool          // the brokers are about to do something: ask again soon
 	statuses       map[int8]string
-	reported       string // the error that was reported since the last success
-	tries          int    // without success, in a row
-	dead           bool   // refused for good
+	reported       string   // the error that was reported since the last success
+	tries          int      // without success, in a row
+	dead           bool     // refused for good
+	theirs         []string // topics that the group reads, where it refuses this topology
 	leaving        bool
 }
 
@@ -332,8 +333,7 @@ func (m *streamsMember) failed(err error) course {
 	case code == broker.CodeGroupMaxSizeReached:
 		m.refuse(fmt.Errorf("%w: the group is full: stop an instance, or raise group.streams.max.size of the brokers: %w", broker.ErrGroupProtocol, err))
 		return giveUp
-	case code == broker.CodeInvalidRequest && m.epoch == 0 && strings.Contains(err.Error(), "opology"),
-		code == broker.CodeStreamsInvalidTopology, code == broker.CodeStreamsInvalidTopologyEpoch, code == broker.CodeStreamsTopologyFenced:
+	case otherTopology(err):
 		m.refuse(m.mismatch(err))
 		return giveUp
 	}
@@ -347,10 +347,25 @@ func (m *streamsMember) failed(err error) course {
 // unsupportedHint says what a cluster needs for the streams group protocol.
 const unsupportedHint = "the brokers do not offer the streams group protocol (KIP-1071): it takes Kafka 4.2 or later with the feature streams.version 1 (kafka-features.sh upgrade --feature streams.version=1) and without group.coordinator.rebalance.protocols, or with streams in it; until then set group.protocol=classic"
 
+// otherTopology tells whether an error of a join says that the group has another topology.
+func otherTopology(err error) bool {
+	var code broker.Code
+	if !errors.As(err, &code) {
+		return false
+	}
+	switch code {
+	case broker.CodeStreamsInvalidTopology, broker.CodeStreamsInvalidTopologyEpoch, broker.CodeStreamsTopologyFenced:
+		return true
+	case broker.CodeInvalidRequest: // what brokers of 4.4 say
+		return strings.Contains(err.Error(), "opology")
+	}
+	return false
+}
+
 // mismatch says that brokers keep to the topology that the group has.
 func (m *streamsMember) mismatch(err error) error {
-	return fmt.Errorf("%w: this instance reads %s; brokers keep to the topology that a group's first member had, for as long as the group exists: run the same program on all instances; for a changed one choose another application.id, or stop all instances and delete the group (kafka-streams-groups.sh --delete; its offsets go with it, so write them down first), or set group.protocol=classic: %w",
-		broker.ErrTopologyMismatch, strings.Join(topicsOf(m.topology), ", "), err)
+	return fmt.Errorf("%w: %s; brokers keep to the topology that a group's first member had, for as long as the group exists: run the same program on all instances; for a changed one choose another application.id, or stop all instances and delete the group (kafka-streams-groups.sh --delete; its offsets go with it, so write them down first), or set group.protocol=classic: %w",
+		broker.ErrTopologyMismatch, difference(topicsOf(m.topology), m.theirs), err)
 }
 
 func newMemberID() string { return uuid.NewString() }

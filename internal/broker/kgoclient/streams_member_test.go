@@ -408,7 +408,7 @@ func TestStreamsMember_refusals(t *testing.T) {
 		is   error
 		says string
 	}{
-		{fmt.Errorf("%w: Topology updates are not supported yet.", broker.CodeInvalidRequest), broker.ErrTopologyMismatch, "this instance reads in; brokers keep"},
+		{fmt.Errorf("%w: Topology updates are not supported yet.", broker.CodeInvalidRequest), broker.ErrTopologyMismatch, "this instance reads in, the group other; brokers keep"},
 		{broker.CodeStreamsInvalidTopology, broker.ErrTopologyMismatch, "delete the group"},
 		{broker.CodeStreamsTopologyFenced, broker.ErrTopologyMismatch, "STREAMS_TOPOLOGY_FENCED"},
 		{broker.CodeStreamsInvalidTopologyEpoch, broker.ErrTopologyMismatch, "application.id"},
@@ -422,6 +422,7 @@ func TestStreamsMember_refusals(t *testing.T) {
 	} {
 		s := newScripted(t, MembershipConfig{})
 		s.request(false)
+		s.theirs = []string{"other"}
 		if next := s.failed(tc.err); next != giveUp || !s.dead || len(s.told) != 1 {
 			t.Errorf("%v: course %d, dead %v, told %v", tc.err, next, s.dead, s.told)
 			continue

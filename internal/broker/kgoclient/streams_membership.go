@@ -277,7 +277,12 @@ func (s *StreamsMembership) heartbeat(offsets bool) (pause time.Duration, ok boo
 
 // failed deals with a heartbeat that did not succeed.
 func (s *StreamsMembership) failed(err error) (pause time.Duration) {
+	var theirs []string
+	if otherTopology(err) {
+		theirs = s.topologyOf()
+	}
 	s.mu.Lock()
+	s.m.theirs = theirs
 	next := s.m.failed(err)
 	pause = s.c.cfg.backoff(s.m.tries)
 	s.mu.Unlock()
