@@ -82,7 +82,7 @@ func TestBadInput_negativeTimestamp(t *testing.T) {
 // Source topics that do not exist are named, all of them, with the place in the program; once they exist, all is well.
 func TestBadInput_missingSourceTopics(t *testing.T) {
 	t.Parallel()
-	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
+	eachProtocol(t, func(t *testing.T, b kafkatest.Broker, p millrace.GroupProtocolKind) {
 		here, gone, away := kafkatest.CreateTopic(t, b, "here", 1), b.Name("gone"), b.Name("away")
 		out := kafkatest.CreateTopic(t, b, "out", 1)
 		topology := func() *millrace.Topology {
@@ -92,7 +92,7 @@ func TestBadInput_missingSourceTopics(t *testing.T) {
 			millrace.GlobalTableFrom(bld, texts(away), millrace.As("global"))
 			return buildTopology(t, bld)
 		}
-		err := start(t, b, b.Name("missing"), topology()).fails()
+		err := start(t, b, b.Name("missing"), topology(), millrace.GroupProtocol(p)).fails()
 		var missing *millrace.MissingTopicsError
 		if !errors.As(err, &missing) || len(missing.Topics) != 2 {
 			t.Errorf("the error is %v", err)
@@ -103,7 +103,7 @@ func TestBadInput_missingSourceTopics(t *testing.T) {
 		}
 		kafkatest.CreateTopicNamed(t, b, gone, 1)
 		kafkatest.CreateTopicNamed(t, b, away, 1)
-		r := start(t, b, b.Name("missing"), topology())
+		r := start(t, b, b.Name("missing"), topology(), millrace.GroupProtocol(p))
 		r.untilRunning()
 		r.stop()
 	})

@@ -17,7 +17,7 @@ import (
 // Two topologies under one application id: the second says so and ends; the first goes on.
 func TestC103_TwoTopologiesUnderOneID(t *testing.T) {
 	t.Parallel()
-	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
+	eachProtocol(t, func(t *testing.T, b kafkatest.Broker, p millrace.GroupProtocolKind) {
 		underBoth(t, b, func(t *testing.T, b kafkatest.Broker, g millrace.AppOption, _ bool) {
 			app := b.Name("c103")
 			t1, t2, t3 := kafkatest.CreateTopic(t, b, "t1", 2), kafkatest.CreateTopic(t, b, "t2", 2), kafkatest.CreateTopic(t, b, "t3", 2)
@@ -25,10 +25,10 @@ func TestC103_TwoTopologiesUnderOneID(t *testing.T) {
 			bld := millrace.NewBuilder()
 			millrace.From(bld, texts(t1)).To(texts(out))
 			millrace.From(bld, texts(t2)).To(texts(out))
-			first := start(t, b, app, buildTopology(t, bld), g)
+			first := start(t, b, app, buildTopology(t, bld), g, millrace.GroupProtocol(p))
 			first.untilRunning()
 
-			err := startKind(t, b, app, "copy", childTopics{In: t3, Out: out}, g).fails()
+			err := startKind(t, b, app, "copy", childTopics{In: t3, Out: out}, g, millrace.GroupProtocol(p)).fails()
 			if !errors.Is(err, millrace.ErrTopologyMismatch) {
 				t.Errorf("the error is %v", err)
 			}

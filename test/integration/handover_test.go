@@ -128,14 +128,14 @@ func (s *seen) times(v string) int {
 // What was processed and not committed is committed before it is given away: its next owner processes none of it again.
 func TestC098_CleanHandOver(t *testing.T) {
 	t.Parallel()
-	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
+	eachProtocol(t, func(t *testing.T, b kafkatest.Broker, p millrace.GroupProtocolKind) {
 		app := b.Name("c098")
 		in, out := kafkatest.CreateTopic(t, b, "in", 4), kafkatest.CreateTopic(t, b, "out", 4)
 		instance := func() (*running, *seen) {
 			s := &seen{}
 			bld := millrace.NewBuilder()
 			millrace.From(bld, texts(in)).Peek(s.note).To(texts(out))
-			return start(t, b, app, buildTopology(t, bld), millrace.CommitInterval(time.Minute)), s
+			return start(t, b, app, buildTopology(t, bld), millrace.CommitInterval(time.Minute), millrace.GroupProtocol(p)), s
 		}
 		first, seen1 := instance()
 		kafkatest.Load(t, b, in, numbered("old", 100)...)
@@ -172,17 +172,17 @@ func TestC098_CleanHandOver(t *testing.T) {
 // After a SIGKILL what was not committed is processed again, and nothing is lost.
 func TestC098_KilledInsteadOfStopped(t *testing.T) {
 	t.Parallel()
-	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
+	eachProtocol(t, func(t *testing.T, b kafkatest.Broker, p millrace.GroupProtocolKind) {
 		app := b.Name("c098")
 		topics := childTopics{In: kafkatest.CreateTopic(t, b, "in", 4), Out: kafkatest.CreateTopic(t, b, "out", 4)}
 		first := startChild(t, "killed", childSpec{Topology: "copy", Topics: topics, Settings: map[string]string{
 			"application.id": app, "bootstrap.servers": strings.Join(b.Bootstrap(), ","), "commit.interval.ms": "60000",
-			"session.timeout.ms": shortSession,
+			"session.timeout.ms": shortSession, "group.protocol": p.String(),
 		}})
 		kafkatest.Load(t, b, topics.In, numbered("old", 100)...)
 		readN(t, b, topics.Out, 100)
 		first.Kill()
-		second := startKind(t, b, app, "copy", topics)
+		second := startKind(t, b, app, "copy", topics, millrace.GroupProtocol(p))
 		kafkatest.Load(t, b, topics.In, numbered("new", 100)...)
 		awaitCommitted(t, b, app, topics.In, 200)
 		second.stop()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/test/child"
 	kafkatest "github.com/millrace-io/millrace/test/kafka"
 )
@@ -58,7 +59,7 @@ func killAndCount(t *testing.T, settings map[string]string, check func(*processe
 		}
 		seed = n
 	}
-	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
+	eachProtocol(t, func(t *testing.T, b kafkatest.Broker, protocol millrace.GroupProtocolKind) {
 		const perRound = 100 * processKeys
 		rounds := kills(t)
 		t.Logf("%d kills, MILLRACE_SEED=%d", rounds, seed)
@@ -73,7 +74,7 @@ func killAndCount(t *testing.T, settings map[string]string, check func(*processe
 			all := map[string]string{
 				"application.id": p.app, "bootstrap.servers": strings.Join(b.Bootstrap(), ","),
 				"state.dir":          filepath.Join(dirs, strconv.Itoa(i)),
-				"session.timeout.ms": fmt.Sprint(processSession.Milliseconds()),
+				"session.timeout.ms": fmt.Sprint(processSession.Milliseconds()), "group.protocol": protocol.String(),
 			}
 			maps.Copy(all, settings)
 			return startChild(t, fmt.Sprint("process-", i), childSpec{Topology: "count", Topics: p.topics, Settings: all})

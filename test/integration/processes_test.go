@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/serde"
 
 	"github.com/millrace-io/millrace/test/child"
@@ -33,8 +34,8 @@ func processRecords() int {
 // session timeout (within ten seconds on a machine with nothing else to do), and no key ends below its right count.
 func TestThreeProcesses_oneIsKilled(t *testing.T) {
 	t.Parallel() // with tests that mostly wait, as this one does for the session of the dead
-	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
-		p := startThree(t, b, processRecords())
+	eachProtocol(t, func(t *testing.T, b kafkatest.Broker, protocol millrace.GroupProtocolKind) {
+		p := startThree(t, b, protocol, processRecords())
 		var killed time.Time
 		var before map[int32]int64
 		p.inTheMiddle(func() {
@@ -71,8 +72,8 @@ func TestThreeProcesses_oneIsKilled(t *testing.T) {
 
 // Three processes share the work; one is stopped half-way. Every key's count is exactly right.
 func TestThreeProcesses_oneStops(t *testing.T) {
-	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
-		p := startThree(t, b, processRecords())
+	eachProtocol(t, func(t *testing.T, b kafkatest.Broker, protocol millrace.GroupProtocolKind) {
+		p := startThree(t, b, protocol, processRecords())
 		p.inTheMiddle(func() { p.children[1].Stop() })
 		p.load(p.total / 2)
 		p.awaitProcessed(p.total)
@@ -84,8 +85,8 @@ func TestThreeProcesses_oneStops(t *testing.T) {
 // A fourth process joins while the work runs, and one of the others leaves. Tasks change hands twice, and every key's count
 // is exactly right.
 func TestThreeProcesses_aFourthJoinsAndOneLeaves(t *testing.T) {
-	kafkatest.Each(t, func(t *testing.T, b kafkatest.Broker) {
-		p := startThree(t, b, processRecords()/5)
+	eachProtocol(t, func(t *testing.T, b kafkatest.Broker, protocol millrace.GroupProtocolKind) {
+		p := startThree(t, b, protocol, processRecords()/5)
 		p.inTheMiddle(p.addChild)
 		p.load(p.total / 4)
 		p.await("the fourth has its share", func() bool { return p.children[3].Status().Ready == processPartitions/4 })
@@ -102,6 +103,7 @@ type processes struct {
 	t        *testing.T
 	b        kafkatest.Broker
 	app      string
+	protocol millrace.GroupProtocolKind
 	topics   childTopics
 	total    int
 	loaded   int
@@ -109,9 +111,9 @@ type processes struct {
 }
 
 // startThree starts three processes and waits until each has its share of the tasks.
-func startThree(t *testing.T, b kafkatest.Broker, total int) *processes {
+func startThree(t *testing.T, b kafkatest.Broker, protocol millrace.GroupProtocolKind, total int) *processes {
 	t.Helper()
-	p := &processes{t: t, b: b, app: b.Name("three"), total: total}
+	p := &processes{t: t, b: b, protocol: protocol, app: b.Name("three"), total: total}
 	p.topics = childTopics{
 		In:  kafkatest.CreateTopic(t, b, "three-in", processPartitions),
 		Out: kafkatest.CreateTopic(t, b, "three-out", processPartitions),
@@ -135,7 +137,7 @@ func (p *processes) addChild() {
 	p.children = append(p.children, startChild(p.t, fmt.Sprint("process-", len(p.children)), childSpec{
 		Topology: "count", Topics: p.topics, Settings: map[string]string{
 			"application.id": p.app, "bootstrap.servers": strings.Join(p.b.Bootstrap(), ","),
-			"session.timeout.ms": fmt.Sprint(processSession.Milliseconds()),
+			"session.timeout.ms": fmt.Sprint(processSession.Milliseconds()), "group.protocol": p.protocol.String(),
 		},
 	}))
 }

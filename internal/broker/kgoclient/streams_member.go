@@ -74,6 +74,7 @@ type streamsMember struct {
 	dead           bool     // refused for good
 	theirs         []string // topics that the group reads, where it refuses this topology
 	leaving        bool
+	stopAll        bool // the application is asked to stop
 }
 
 // request makes the next heartbeat.
@@ -109,6 +110,7 @@ func (m *streamsMember) request(offsets bool) *kmsg.StreamsGroupHeartbeatRequest
 	if (joining || offsets) && m.cfg.Copies != nil {
 		req.TaskOffsets = offsetsOf(m.cfg.Copies())
 	}
+	req.ShutdownApplication = m.stopAll
 	m.asking = m.asked
 	return req
 }

@@ -226,7 +226,7 @@ func TestStreamsMember_statuses(t *testing.T) {
 		{name: "missing source", code: statusMissingSources, told: true, err: "source topics are missing", is: broker.ErrUnknownTopic},
 		{name: "partitions", code: statusWronglyPartitioned, told: true, err: "numbers of partitions: detail"},
 		{name: "partitions at the start", code: statusWronglyPartitioned, told: true, err: "numbers of partitions: detail", is: broker.ErrGroupProtocol, dead: true, full: true},
-		{name: "shutdown", code: statusShutdown, told: true, err: "asked the application to stop", is: broker.ErrShutdown, dead: true},
+		{name: "shutdown", code: statusShutdown, told: true, err: "asked for the whole application to stop: detail", is: broker.ErrApplicationStopped, dead: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newScripted(t, MembershipConfig{})

@@ -108,6 +108,19 @@ func (s *StreamsMembership) Refuse(tasks ...broker.TaskID) {
 	s.beat()
 }
 
+// StopAll implements broker.Membership. The brokers pass it on until the group is empty, and say which member it was; the reason
+// stands in the log of this one only.
+func (s *StreamsMembership) StopAll(why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.m.leaving || s.m.stopAll {
+		return
+	}
+	s.m.stopAll = true
+	s.m.cfg.Logger.Warn("all members of the group are asked to stop", "group", s.m.cfg.Group, "member", s.m.id, "reason", why)
+	s.beat()
+}
+
 // beat makes a heartbeat go out now. The lock may be held.
 func (s *StreamsMembership) beat() {
 	select {

@@ -416,6 +416,28 @@ func TestStreamsMembership_members(t *testing.T) {
 	}
 }
 
+// Asking all members to stop is told with the next heartbeat, which comes at once.
+func TestStreamsMembership_stopAll(t *testing.T) {
+	b := startStreamsBroker(t)
+	m := b.join(MembershipConfig{})
+	x := b.next()
+	if x.ShutdownApplication {
+		t.Error("it joins to stop all")
+	}
+	answerTo(x, 1, 0)
+	nextEvent(t, m)
+	m.StopAll("no reason")
+	for x = b.next(); !x.ShutdownApplication; x = b.next() {
+		answerTo(x, 1)
+	}
+	resp := kmsg.NewPtrStreamsGroupHeartbeatResponse()
+	resp.MemberEpoch, resp.Status = 1, []kmsg.StreamsGroupHeartbeatResponseStatus{{StatusCode: statusShutdown, StatusDetail: x.MemberID + " asks"}}
+	x.answer <- resp
+	if e := nextEvent(t, m); e.Kind != broker.MembershipFail || !errors.Is(e.Err, broker.ErrApplicationStopped) || !strings.Contains(e.Err.Error(), x.MemberID) {
+		t.Errorf("told %+v", e)
+	}
+}
+
 // Leaving ends with its context, at any moment; so does a member that never subscribed.
 func TestStreamsMembership_leaveWithoutAnAnswer(t *testing.T) {
 	b := startStreamsBroker(t)

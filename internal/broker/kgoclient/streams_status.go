@@ -65,7 +65,7 @@ func (m *streamsMember) tellStatus(code int8, detail string) {
 	case statusMissingInternal:
 		m.cfg.Logger.Info("the brokers make internal topics, or wait for them", "group", m.cfg.Group, "detail", detail)
 	case statusShutdown:
-		m.refuse(fmt.Errorf("%w: %s", broker.ErrShutdown, detail))
+		m.refuse(fmt.Errorf("%w: %s (brokers do not carry the reason: see the log of that member)", broker.ErrApplicationStopped, detail))
 	case statusDelayed:
 		m.cfg.Logger.Debug("the brokers wait for further members before they assign tasks", "group", m.cfg.Group, "detail", detail)
 	case statusMissingTags:
