@@ -53,8 +53,13 @@ func TestKills(t *testing.T) {
 	standbys := number(t, "MILLRACE_STANDBYS", 0)
 	kills, seed := int(number(t, "MILLRACE_KILLS", 1)), number(t, "MILLRACE_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("MILLRACE_KILLS=%d MILLRACE_SEED=%d MILLRACE_STANDBYS=%d", kills, seed, standbys)
-	d := newDriver(t, seed)
-	d.standbys = standbys
+	for _, protocol := range []string{"classic", "streams"} {
+		t.Run(protocol, func(t *testing.T) { killInstances(t, kills, seed, standbys, protocol) })
+	}
+}
+
+func killInstances(t *testing.T, kills int, seed, standbys uint64, protocol string) {
+	d := newDriver(t, seed, standbys, protocol)
 	for range 3 {
 		d.add()
 	}
@@ -69,16 +74,17 @@ func TestKills(t *testing.T) {
 
 // driver does to an application and its cluster what TestKills is about.
 type driver struct {
-	t       *testing.T
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	cluster *kafkatest.Cluster
-	broker  kafkatest.Broker
-	app     string
-	topics  topics
-	run     *ledgerRun
-	random  *rand.Rand
-	began   time.Time
+	t        *testing.T
+	protocol string // of the group
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	cluster  *kafkatest.Cluster
+	broker   kafkatest.Broker
+	app      string
+	topics   topics
+	run      *ledgerRun
+	random   *rand.Rand
+	began    time.Time
 
 	standbys  uint64
 	dirs      string
@@ -95,12 +101,15 @@ type instance struct {
 	ending      atomic.Bool // it is to end
 }
 
-func newDriver(t *testing.T, seed uint64) *driver {
+func newDriver(t *testing.T, seed, standbys uint64, protocol string) *driver {
 	t.Helper()
-	c := kafkatest.Start(t, kafkatest.Options{Brokers: 3, HeapMB: 256})
+	c := kafkatest.Start(t, kafkatest.Options{Brokers: 3, HeapMB: 256, Config: map[string]string{
+		// What the instances say themselves under the classic protocol.
+		"group.streams.session.timeout.ms": fmt.Sprint(killSession.Milliseconds()), "group.streams.num.standby.replicas": fmt.Sprint(standbys),
+	}})
 	b := kafkatest.OnCluster(t, c)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	d := &driver{t: t, ctx: ctx, cancel: cancel, cluster: c, broker: b, app: b.Name("ledger"), random: rand.New(rand.NewPCG(seed, seed)), dirs: t.TempDir(), began: time.Now()}
+	d := &driver{t: t, protocol: protocol, standbys: standbys, ctx: ctx, cancel: cancel, cluster: c, broker: b, app: b.Name("ledger"), random: rand.New(rand.NewPCG(seed, seed)), dirs: t.TempDir(), began: time.Now()}
 	d.topics = topics{
 		In:     kafkatest.CreateTopic(t, b, "in", killPartitions),
 		First:  kafkatest.CreateTopic(t, b, "first", killPartitions),
@@ -170,7 +179,7 @@ func (d *driver) start(dir string) *instance {
 		Topology: "ledger", Topics: d.topics, Settings: map[string]string{
 			"application.id": d.app, "bootstrap.servers": strings.Join(d.cluster.Bootstrap(), ","), "state.dir": dir,
 			"processing.guarantee": "exactly_once_v2", "statestore.cache.max.bytes": "0", "replication.factor": "-1", "num.standby.replicas": fmt.Sprint(d.standbys),
-			"session.timeout.ms": fmt.Sprint(killSession.Milliseconds()),
+			"session.timeout.ms": fmt.Sprint(killSession.Milliseconds()), "group.protocol": d.protocol,
 		},
 	})}
 	go func() {

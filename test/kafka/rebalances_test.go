@@ -19,15 +19,17 @@ import (
 // with a commit every 50 ms. It always stops when it is told to, results never stay away for long, and each is there once.
 func TestC100_RebalancesAndEndsOfTransactions(t *testing.T) {
 	t.Parallel()
-	for name, standbys := range map[string]string{"without copies": "0", "with copies": "1"} {
+	for name, is := range map[string]struct{ protocol, standbys string }{
+		"without copies": {"classic", "0"}, "with copies": {"classic", "1"}, "streams": {"streams", "0"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			comeAndGo(t, standbys)
+			comeAndGo(t, is.protocol, is.standbys)
 		})
 	}
 }
 
-func comeAndGo(t *testing.T, standbys string) {
+func comeAndGo(t *testing.T, protocol, standbys string) {
 	const limit = time.Minute
 	seed := number(t, "MILLRACE_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("MILLRACE_SEED=%d", seed)
@@ -39,7 +41,7 @@ func comeAndGo(t *testing.T, standbys string) {
 		return child.Start(t, name, child.Spec[topics]{Topology: "ledger", Topics: names, Settings: map[string]string{
 			"application.id": app, "bootstrap.servers": strings.Join(b.Bootstrap(), ","), "state.dir": filepath.Join(dirs, name),
 			"processing.guarantee": "exactly_once_v2", "statestore.cache.max.bytes": "0", "commit.interval.ms": "50",
-			"num.standby.replicas": standbys,
+			"num.standby.replicas": standbys, "group.protocol": protocol,
 		}})
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
