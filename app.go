@@ -173,6 +173,12 @@ func (a *App) onState(s runtime.State) {
 	}
 }
 
+func (a *App) onStandby(c restore.Copied) {
+	for _, f := range a.opts.onStandby {
+		f(standbyUpdate(c))
+	}
+}
+
 func (a *App) onRestore(p restore.Progress) {
 	for _, f := range a.opts.onRestore {
 		f(restoreProgress(p))

@@ -58,7 +58,7 @@ func (a *App) runnerConfig() (runtime.RunnerConfig, error) {
 		},
 		InstanceID: c.InstanceID, StaticByDir: c.StaticMembership,
 		Handlers: a.handlers(), Uncaught: a.uncaughtPolicy(), Metrics: a.metrics, Stats: a.stats, Clock: a.opts.clock, Logger: a.log,
-		OnState: a.onState, SetState: a.setState, OnRestore: a.onRestore,
+		OnState: a.onState, SetState: a.setState, OnRestore: a.onRestore, OnStandby: a.onStandby,
 		StartTimeout: c.Admin.APITimeout, RequestTimeout: c.Admin.RequestTimeout, ForeignWait: c.SessionTimeout + 15*time.Second,
 		RefreshInterval: c.Main.MetadataMaxAge, MaxBlock: c.Producer.MaxBlock, ClientMaxBytes: int(c.Producer.MaxRequestBytes),
 		TopicMaxBytes: c.Producer.Compression.Codec == config.CompressionNone,
@@ -67,6 +67,9 @@ func (a *App) runnerConfig() (runtime.RunnerConfig, error) {
 	}
 	if len(a.opts.onRestore) == 0 {
 		cfg.OnRestore = nil
+	}
+	if len(a.opts.onStandby) == 0 {
+		cfg.OnStandby = nil
 	}
 	if c.DefaultStore == config.Persistent {
 		cfg.OpenState = func(clusterID string, tasks int) (*state.DB, error) {

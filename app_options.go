@@ -38,6 +38,7 @@ type appOptions struct {
 
 	onState   []func(State)
 	onRestore []func(RestoreProgress)
+	onStandby []func(StandbyUpdate)
 	uncaught  func(UncaughtError) UncaughtAction
 	stay      bool
 
@@ -453,6 +454,16 @@ func OnState(f func(State)) AppOption {
 // In Kafka Streams: KafkaStreams#setGlobalStateRestoreListener.
 func OnRestore(f func(RestoreProgress)) AppOption {
 	return appOption(func(o *appOptions) { o.onRestore = append(o.onRestore, f) })
+}
+
+// OnStandby is told what becomes of the copies that this instance keeps of other instances' tasks, standbys and warm-ups alike, store
+// by store, by the goroutine of OnState: a copy begins, reads chunk after chunk of its changelog, and ends when the instance gets the
+// task or does not keep the copy any more. It may be given several times. A copy that is level and to which nothing comes is
+// silent; MetricsSnapshot.Standbys shows it.
+//
+// In Kafka Streams: KafkaStreams#setStandbyUpdateListener.
+func OnStandby(f func(StandbyUpdate)) AppOption {
+	return appOption(func(o *appOptions) { o.onStandby = append(o.onStandby, f) })
 }
 
 // FromProperties sets what properties say, by the names that Kafka Streams and Kafka's clients have for them

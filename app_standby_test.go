@@ -26,6 +26,7 @@ func TestApp_standbysTakeOver(t *testing.T) {
 					n++
 				}
 			}
+			copied := make(map[string][]StandbyUpdate) // by task, on the second instance
 			opts := []AppOption{CacheBytes(0), SessionTimeout(time.Second), Guarantee(ExactlyOnceV2), Standbys(1), AcceptableLag(0)}
 			if where != nil {
 				opts = append(opts, where)
@@ -41,6 +42,10 @@ func TestApp_standbysTakeOver(t *testing.T) {
 				if p.Done {
 					read[p.Task] = p.Records
 				}
+			}), OnStandby(func(u StandbyUpdate) {
+				mu.Lock()
+				defer mu.Unlock()
+				copied[u.Task] = append(copied[u.Task], u)
 			}))...)
 			level := func(a *testApp) bool {
 				m := a.app.Metrics()
@@ -72,6 +77,11 @@ func TestApp_standbysTakeOver(t *testing.T) {
 			feed(120)
 			b.untilDone()
 			b.stop()
+			mu.Lock()
+			for task := range read {
+				checkStandbyUpdates(t, task, copied[task])
+			}
+			mu.Unlock()
 			seen := make(map[string]int)
 			for _, s := range counts(t, k.committedRecords("out")) {
 				seen[s]++
@@ -85,5 +95,24 @@ func TestApp_standbysTakeOver(t *testing.T) {
 				t.Errorf("%d results of %d records", len(seen), n)
 			}
 		})
+	}
+}
+
+// checkStandbyUpdates holds what is told of the copies of a task that was taken over against its form: each copy begins, reads on from where it
+// is, and ends; the last one is promoted.
+func checkStandbyUpdates(t *testing.T, task string, updates []StandbyUpdate) {
+	t.Helper()
+	open, at, records := false, int64(0), int64(0)
+	for i, u := range updates {
+		if u.Store != "counts" || u.Topic != "app-counts-changelog" || task != fmt.Sprintf("0_%d", u.Partition) || u.At > u.End {
+			t.Errorf("task %s is told of as %+v", task, u)
+		}
+		if (u.Step == StandbyBegun) == open || open && u.At < at || u.Step == StandbyRead && u.At <= at {
+			t.Errorf("task %s: %v at %d after at %d (step %d of %d)", task, u.Step, u.At, at, i, len(updates))
+		}
+		open, at, records = u.Step == StandbyBegun || u.Step == StandbyRead, u.At, records+u.Records
+	}
+	if n := len(updates); n < 2 || updates[n-1].Step != StandbyPromoted || records == 0 && at > 0 {
+		t.Errorf("task %s: %d records were read into copies, and the last of %d steps is no promotion: %+v", task, records, n, updates)
 	}
 }

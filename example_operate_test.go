@@ -79,6 +79,35 @@ func ExampleOnRestore() {
 	// counts of task 0_0: 3 records of words-counts-changelog
 }
 
+// An instance that keeps copies of other instances' tasks tells what becomes of them.
+func ExampleOnStandby() {
+	b := millrace.NewBuilder()
+	words := millrace.From(b, millrace.NewTopic("words", serde.String, serde.String))
+	millrace.Count(words.GroupByKey(), millrace.As("counts"))
+	topology, err := b.Build()
+	if err != nil {
+		log.Fatal(err)
+	}
+	tell := func(u millrace.StandbyUpdate) {
+		switch u.Step {
+		case millrace.StandbyRead:
+			fmt.Printf("%s of task %s: %d records, %d offsets to go\n", u.Store, u.Task, u.Records, u.End-u.At)
+		default:
+			fmt.Printf("%s of task %s: %v at %d\n", u.Store, u.Task, u.Step, u.At)
+		}
+	}
+	if _, err = millrace.NewApp(topology, millrace.ApplicationID("words"), millrace.Brokers("localhost:9092"),
+		millrace.Standbys(1), millrace.OnStandby(tell)); err != nil {
+		log.Fatal(err)
+	}
+	// What the App calls it with when it runs:
+	tell(millrace.StandbyUpdate{Step: millrace.StandbyBegun, Task: "0_1", Store: "counts", Topic: "words-counts-changelog", Partition: 1, End: 120})
+	tell(millrace.StandbyUpdate{Step: millrace.StandbyRead, Task: "0_1", Store: "counts", Topic: "words-counts-changelog", Partition: 1, At: 100, End: 120, Records: 97})
+	// Output:
+	// counts of task 0_1: begun at 0
+	// counts of task 0_1: 97 records, 20 offsets to go
+}
+
 // All that an App keeps in memory follows from one number. One record that alone sends more than its task should gather between two
 // commits is let through, and counted.
 func ExampleMemoryLimit() {

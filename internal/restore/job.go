@@ -40,6 +40,8 @@ type Config struct {
 	Wait     time.Duration
 	// Progress is told of each chunk, by the goroutine that calls Step. May be nil.
 	Progress func(Progress)
+	// Copied is told of what becomes of the copies of a Standby, by the goroutine that calls it. May be nil.
+	Copied func(Copied)
 }
 
 // Input is an input partition of the task.

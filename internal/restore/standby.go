@@ -93,6 +93,7 @@ func (s *Standby) Look(atMs int64, ends map[broker.TopicPartition]int64, committ
 		if l.log.Kind != state.KeyValue {
 			l.restorer.LimitTime(s.job.observed(l.log.Store))
 		}
+		l.tell(CopyBegun)
 	}
 	return s.settle(false)
 }
@@ -119,6 +120,7 @@ func (s *Standby) Read(ctx context.Context) (more bool, err error) {
 		if err := l.read(ctx); err != nil {
 			return false, err
 		}
+		l.tell(CopyRead)
 		break
 	}
 	if s.Behind() > 0 {
@@ -193,11 +195,13 @@ func (s *Standby) Release() (*state.Set, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	s.tell(CopyPromoted)
 	return s.job.res.Set, nil
 }
 
 // Close ends the standby and closes its stores. What was gathered and not written is read again by the next one.
 func (s *Standby) Close() error {
+	s.tell(CopyEnded)
 	if s.job.res.Set == nil {
 		s.job.res.Set = s.job.cfg.Set
 	}

@@ -30,6 +30,8 @@ type storeJob struct {
 	buf      []state.RestoreRecord
 	replayer op.Replayer // of a source topic
 	skipped  int
+	applied  int  // records of the last read
+	copying  bool // a Standby has told of it
 }
 
 // step begins, reads one chunk, or ends.
@@ -130,6 +132,7 @@ func (s *storeJob) unusable() string {
 }
 
 func (s *storeJob) read(ctx context.Context) error {
+	s.applied = 0
 	b, err := s.j.cfg.Reader.Read(ctx, s.log.TopicPartition, s.at, s.j.cfg.MaxBytes, s.j.cfg.Wait)
 	if err != nil {
 		if errors.Is(err, broker.ErrOffsetOutOfRange) {
@@ -168,6 +171,7 @@ func (s *storeJob) read(ctx context.Context) error {
 	if err := s.restorer.Apply(s.buf, state.Position{Offset: next, Epoch: s.epoch}); err != nil {
 		return err
 	}
+	s.applied = len(s.buf)
 	clear(s.buf)
 	s.at = next
 	return nil

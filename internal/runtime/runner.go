@@ -103,6 +103,7 @@ type RunnerConfig struct {
 	OnState   func(State)
 	SetState  func(State) // told at once, on the goroutine of the machine
 	OnRestore func(restore.Progress)
+	OnStandby func(restore.Copied) // what becomes of copies of tasks' stores
 
 	// Queues, if set, says how much may wait of one input partition, once their number is known.
 	Queues func(partitions int) (bytes int64, err error)

@@ -246,7 +246,7 @@ func (r *Runner) join(context.Context) (err error) {
 		Identity: r.member.Identity,
 		Restore: restore.Config{
 			Admin: r.cfg.Clients.Admin, Reader: r.cfg.Clients.Reader, NowMs: r.cfg.Clock.NowMs, Logger: r.log,
-			MaxBytes: r.cfg.RestoreBytes, Wait: 500 * time.Millisecond, Progress: r.restoring,
+			MaxBytes: r.cfg.RestoreBytes, Wait: 500 * time.Millisecond, Progress: r.restoring, Copied: r.copied(),
 		},
 		OpenSet: r.openSet, Task: r.taskConfig(r.firstPlan), Wake: r.inbox.post, Release: r.releaser.add, Logger: r.log, ForgetTopics: r.book.forget, Stats: r.cfg.Stats,
 		Inside: inside, Uncaught: r.cfg.Uncaught,
@@ -287,6 +287,14 @@ func (r *Runner) restoring(p restore.Progress) {
 	if r.cfg.OnRestore != nil {
 		r.notes.tell(func() { r.cfg.OnRestore(p) })
 	}
+}
+
+// copied passes on what becomes of copies; nil where nobody listens.
+func (r *Runner) copied() func(restore.Copied) {
+	if r.cfg.OnStandby == nil {
+		return nil
+	}
+	return func(c restore.Copied) { r.notes.tell(func() { r.cfg.OnStandby(c) }) }
 }
 
 // progressEvery is how often the log tells of a restore under way.
