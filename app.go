@@ -30,20 +30,25 @@ type App struct {
 	state    atomic.Uint32
 	runs     atomic.Bool
 
-	mu     sync.Mutex
-	admin  broker.Admin // while it runs
-	runner *runtime.Runner
+	mu      sync.Mutex
+	admin   broker.Admin // while it runs
+	runner  *runtime.Runner
+	running bool
+	paused  bool
+	workers int // as Workers or SetWorkers said
 }
 
 // State is what an App does as a whole.
 //
 //	created ──Run──▶ starting ──▶ rebalancing ◀──▶ running
-//	                     │             │              │
-//	                     │             └──────┬───────┘
-//	                     │                    ▼ cancelled, or a fatal error
-//	                     │                draining
-//	                     ▼                    ▼
-//	                  failed         stopped or failed
+//	   │                 │             │              │
+//	   │                 │             └──────┬───────┘
+//	   │                 │                    ▼ cancelled, or a fatal error
+//	   │                 │                draining
+//	   ▼                 ▼                    ▼
+//	failed       stopped or failed    stopped or failed
+//
+// There are no other ways. Whether it is paused is not told by its state: see App.Paused.
 //
 // In Kafka Streams: KafkaStreams.State.
 type State uint8
@@ -87,6 +92,7 @@ func NewApp(topology *Topology, opts ...AppOption) (*App, error) {
 	if err := errors.Join(errors.Join(a.opts.errs...), a.opts.cfg.Validate(), a.opts.check(topology)); err != nil {
 		return nil, fmt.Errorf("millrace: the application cannot be made:\n%w", err)
 	}
+	a.workers = a.opts.cfg.Workers
 	a.log = a.opts.logger
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
@@ -118,9 +124,17 @@ func (a *App) Run(ctx context.Context) error {
 	if a.runs.Swap(true) {
 		return ErrRunTwice
 	}
+	a.mu.Lock()
+	a.running = true
+	a.mu.Unlock()
+	defer func() {
+		a.mu.Lock()
+		a.running = false
+		a.mu.Unlock()
+	}()
 	cfg, err := a.runnerConfig()
 	if err != nil {
-		a.setState(runtime.StateFailed)
+		a.cannotRun()
 		return err
 	}
 	if a.opts.memorySet {
@@ -131,8 +145,19 @@ func (a *App) Run(ctx context.Context) error {
 			}
 		}
 	}
-	r := runtime.NewRunner(cfg)
 	a.mu.Lock()
+	if a.workers != a.opts.cfg.Workers {
+		to, err := a.resize(a.workers)
+		if err != nil {
+			a.mu.Unlock()
+			cfg.Clients.Close()
+			a.cannotRun()
+			return err
+		}
+		cfg.Settings.Workers, cfg.Settings.HardWorkers, cfg.PrivateBytes = to.Workers, to.Hard, to.PrivateBytes
+	}
+	cfg.Settings.Held = a.paused
+	r := runtime.NewRunner(cfg)
 	a.admin, a.runner = cfg.Clients.Admin, r
 	a.mu.Unlock()
 	err = r.Run(ctx)
@@ -140,6 +165,11 @@ func (a *App) Run(ctx context.Context) error {
 	a.admin = nil
 	a.mu.Unlock()
 	return broker.OnePrefix(err)
+}
+
+// cannotRun tells that Run ends before it has begun.
+func (a *App) cannotRun() {
+	runtime.NewRunner(runtime.RunnerConfig{Logger: a.log, OnState: a.onState, SetState: a.setState}).CannotRun()
 }
 
 // State tells what the App does at the moment.

@@ -50,7 +50,7 @@ func (a *App) runnerConfig() (runtime.RunnerConfig, error) {
 			HighRecords: c.BufferedRecords, HighBytes: budgets.PartitionQueue, ProducerBytes: budgets.Producer / 2,
 			ExactlyOnce: exactlyOnce, TransactionTimeoutMs: c.Producer.TransactionTimeout.Milliseconds(),
 			ReadCommitted: exactlyOnce || c.Main.Isolation == config.ReadCommitted, Reset: resetPolicy(c.Main.AutoOffsetReset),
-			StayInGroup: a.opts.stay,
+			StayInGroup: a.opts.stay, CleanupDelayMs: c.StateCleanupDelay.Milliseconds(),
 		},
 		Queues: func(partitions int) (int64, error) {
 			b, err := c.Budgets(partitions)
@@ -63,7 +63,7 @@ func (a *App) runnerConfig() (runtime.RunnerConfig, error) {
 		RefreshInterval: c.Main.MetadataMaxAge, MaxBlock: c.Producer.MaxBlock, ClientMaxBytes: int(c.Producer.MaxRequestBytes),
 		TopicMaxBytes: c.Producer.Compression.Codec == config.CompressionNone,
 		MaxIdleMs:     c.MaxTaskIdle.Milliseconds(), CacheBytes: budgets.RecordCache, ReadCacheBytes: budgets.ReadCache,
-		PrivateBytes: max(1<<20, budgets.Private/int64(workers)/2), EmitLimit: c.MemoryLimit, RestoreBytes: int32(min(budgets.Fetch/4, 16<<20)),
+		PrivateBytes: privateBytes(budgets, workers), EmitLimit: c.MemoryLimit, RestoreBytes: int32(min(budgets.Fetch/4, 16<<20)),
 	}
 	if len(a.opts.onRestore) == 0 {
 		cfg.OnRestore = nil

@@ -16,6 +16,8 @@ import (
 // go down.
 type MetricsSnapshot struct {
 	State State
+	// Paused says that the App takes no records, see App.Pause.
+	Paused bool
 	// Processed is the number of input records taken.
 	Processed int64
 	// Commits is the number of units that were committed.
@@ -24,6 +26,8 @@ type MetricsSnapshot struct {
 	TasksGivenUp int64
 	// TasksReplaced is the number of times that a task began again because the policy of OnUncaughtError said so.
 	TasksReplaced int64
+	// StateDropped is the number of tasks whose state was deleted from the disk, since they had moved away for StateCleanupDelay.
+	StateDropped int64
 	// RecordsOversized is the number of records and timers that alone sent more than a task should gather between two commits.
 	// They are let through, up to MemoryLimit, where their task fails.
 	RecordsOversized int64
@@ -131,11 +135,12 @@ func restoreProgress(p restore.Progress) RestoreProgress {
 }
 
 func (a *App) snapshot() MetricsSnapshot {
-	m := MetricsSnapshot{State: a.State()}
+	m := MetricsSnapshot{State: a.State(), Paused: a.Paused()}
 	counted := a.metrics.Snapshot()
 	m.Processed = a.stats.Processed()
 	m.Commits, m.TasksGivenUp = counted.Counter(metrics.Commits), counted.Counter(metrics.TasksGivenUp)
 	m.TasksReplaced = counted.Counter(metrics.TasksReplaced)
+	m.StateDropped = counted.Counter(metrics.StateDropped)
 	m.RecordsOversized = counted.Counter(metrics.RecordsOversized)
 	for _, d := range counted.Drops {
 		m.Drops = append(m.Drops, DropCount{Step: d.Step, Reason: DropReason(d.Reason), Topic: d.Topic, Count: d.Count})

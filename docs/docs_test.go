@@ -124,7 +124,7 @@ func TestNamesExist(t *testing.T) {
 		StateDir InMemoryState Guarantee CommitInterval Workers MemoryLimit CacheBytes MaxTaskIdle SessionTimeout ReplicationFactor TLS
 		SASLPlain SASLScram256 SASLScram512 SASLOAuthBearer OnDeserializationError OnProcessingError OnProductionError FromProperties
 		LogAndFail LogAndContinue DeadLetters MetricsSnapshot.Drops Dropped DroppedFor Processed Commits InputMetrics.Lag Buffered
-		Restoring State Phase TasksGivenUp TasksReplaced OnUncaughtError RecordsOversized StreamTime`) {
+		Restoring State Phase TasksGivenUp TasksReplaced StateDropped StateCleanupDelay App.CleanUp OnUncaughtError App.Pause App.Resume App.Paused App.SetWorkers RecordsOversized StreamTime`) {
 		ofApp[name] = true
 	}
 	checked := 0

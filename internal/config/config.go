@@ -84,6 +84,10 @@ type Config struct {
 	// in user code. Property: num.stream.threads.
 	Workers int
 
+	// StateCleanupDelay is after how long the state of a task that has moved away is deleted; 0 never. Property:
+	// state.cleanup.delay.ms.
+	StateCleanupDelay time.Duration
+
 	// Standbys is how many warm copies of each task's state other instances keep. Property: num.standby.replicas.
 	Standbys int
 	// MaxWarmups is how many copies may be made at once for tasks that are to move; 0 moves them at once. Property:
@@ -199,6 +203,7 @@ func Default() Config {
 		AcceptableLag:            10_000,
 		RackTrafficCost:          10,
 		RackMoveCost:             1,
+		StateCleanupDelay:        10 * time.Minute,
 		ReplicationFactor:        -1,
 		RepartitionPurgeInterval: 30 * time.Second,
 		WindowChangelogRetention: 24 * time.Hour,

@@ -80,6 +80,8 @@ const (
 	// TasksReplaced counts tasks that had failed and began again because the policy for uncaught errors said so. In Kafka Streams:
 	// failed-stream-threads, whatever became of them.
 	TasksReplaced Name = "tasks-replaced"
+	// StateDropped counts tasks whose state was deleted from the disk because they had moved away.
+	StateDropped Name = "state-dropped"
 	// RecordsOversized counts records and timers that alone sent more than a task should gather between two hand-overs.
 	RecordsOversized Name = "records-oversized"
 	// RecordsRestored counts changelog records that were replayed. In Kafka Streams: restore-total.

@@ -80,6 +80,8 @@ type (
 	}
 	// Maintain does what the state directory needs by time.
 	Maintain struct{}
+	// DropState deletes what is on disk of tasks, at once: before a later action opens it again; answered by StateDropped.
+	DropState struct{ Tasks []string }
 	// Subscribe tells the group what the instance reads.
 	Subscribe struct{ Topology broker.GroupTopology }
 	// Rejoin asks the group for a new assignment.
@@ -120,6 +122,7 @@ func (Prove) action()               {}
 
 func (Purge) action()     {}
 func (Maintain) action()  {}
+func (DropState) action() {}
 func (Subscribe) action() {}
 func (Rejoin) action()    {}
 func (Refuse) action()    {}

@@ -65,12 +65,26 @@ type (
 		verdict  Verdict
 		err      error
 	}
+	// StateDropped is the answer to DropState, for each task.
+	StateDropped struct {
+		Task string
+		Err  error
+	}
 	// TopologyChanged says that the cluster has other topics now that the topology reads.
 	TopologyChanged struct{ Plan Plan }
 	// Failed stops the instance: an error that no task can help.
 	Failed struct{ Err error }
 	// Tick says that the time that NextWakeMs told has come, or any other.
 	Tick struct{}
+	// Hold and GoOn pause and resume processing.
+	Hold struct{}
+	GoOn struct{}
+	// Resize says how many tasks may run at a time from now on, and how much each of them may gather between two hand-overs.
+	Resize struct {
+		Workers      int
+		Hard         bool
+		PrivateBytes int64
+	}
 	// Stop asks for a drained end: everything is handed over and committed, then the group is left.
 	Stop struct{}
 	// Abandon ends at once: nothing more is committed.
@@ -93,9 +107,13 @@ func (TransactionEnded) event() {}
 func (Proved) event()           {}
 func (Purged) event()           {}
 func (Judged) event()           {}
+func (StateDropped) event()     {}
 func (TopologyChanged) event()  {}
 func (Failed) event()           {}
 func (Tick) event()             {}
+func (Hold) event()             {}
+func (GoOn) event()             {}
+func (Resize) event()           {}
 func (Stop) event()             {}
 func (Abandon) event()          {}
 func (Left) event()             {}

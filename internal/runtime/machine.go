@@ -50,6 +50,9 @@ type Settings struct {
 	ReadCommitted bool          // of the user's topics; internal ones always are
 	Reset         restore.Reset // of sources that do not say it themselves
 	StayInGroup   bool
+
+	CleanupDelayMs int64 // after which the state of a task that has moved away is deleted; 0 never
+	Held           bool  // begin with processing paused
 }
 
 // Config is what a Machine works with.
@@ -67,6 +70,8 @@ type Config struct {
 	OpenSet func(name string, specs []state.Spec, identify state.ChangelogIdentity) (*state.Set, error)
 	// Headers tells what stands on disk of a task's stores; nil without a state directory.
 	Headers func(name string) (map[string]state.Header, error)
+	// Stored lists the tasks of which there is state on disk; nil without a state directory.
+	Stored func() []string
 	// Task is the base of the configuration of each task.
 	Task task.Config
 	// ForgetTopics makes the tasks look at their output topics again when they are opened. May be nil.
@@ -118,6 +123,7 @@ type Machine struct {
 	busy     int     // workers in use, those that are held up not counted
 	restores int
 	full     bool // the producer has no room
+	held     bool // processing is paused
 	flush    bool // a unit was handed over in this step
 
 	nextCommitMs int64
@@ -135,6 +141,7 @@ type Machine struct {
 	refusedAs    map[broker.TaskID]refusedAs // when it said so of a task, until it is given the task again
 	asks         uint64                      // Rejoin and Refuse, counted together
 	purge        purge
+	cleanup      cleanup
 	taken        taken
 	groupErrors  groupErrors
 	maintainMs   int64
@@ -143,7 +150,7 @@ type Machine struct {
 
 // NewMachine makes a machine that waits for Started.
 func NewMachine(cfg Config, sh *shared) *Machine {
-	m := &Machine{cfg: cfg, set: cfg.Settings, shared: sh, log: cfg.Logger, byEpoch: make(map[uint64]*input), refusedAs: make(map[broker.TaskID]refusedAs), slow: make(map[broker.TaskID]*slowRecord), state: StateStarting}
+	m := &Machine{cfg: cfg, set: cfg.Settings, shared: sh, log: cfg.Logger, byEpoch: make(map[uint64]*input), refusedAs: make(map[broker.TaskID]refusedAs), slow: make(map[broker.TaskID]*slowRecord), state: StateStarting, held: cfg.Settings.Held}
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
 	}
@@ -190,6 +197,8 @@ func (m *Machine) Step(nowMs int64, ev Event) {
 		m.purged(e.Err)
 	case Judged:
 		m.judged(e)
+	case StateDropped:
+		m.stateDropped(e)
 	case TopologyChanged:
 		m.cfg.Plan = e.Plan
 		if m.joined {
@@ -198,6 +207,12 @@ func (m *Machine) Step(nowMs int64, ev Event) {
 	case Failed:
 		m.fail(e.Err)
 	case Tick:
+	case Hold:
+		m.hold()
+	case GoOn:
+		m.goOn()
+	case Resize:
+		m.resize(e)
 	case Stop:
 		m.beginDrain(false)
 	case Abandon:
@@ -436,6 +451,7 @@ func (m *Machine) timers() {
 			m.commitDue()
 		}
 		m.purgeDue()
+		m.cleanDue()
 	}
 	for _, s := range slices.Clone(m.slots) {
 		if at := s.wakeMs(); at > 0 && m.nowMs >= at {

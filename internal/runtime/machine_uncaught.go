@@ -96,6 +96,10 @@ func (m *Machine) judged(e Judged) {
 	s := e.question.slot
 	s.asked = nil
 	m.asked = slices.DeleteFunc(m.asked, func(q *question) bool { return q == e.question })
+	if e.verdict == ReplaceTask && (s.phase == phaseClosed || s.closing == closeDirty) {
+		m.log.Error("a task has failed, and is not this instance's any more", "task", s.name, "error", e.err)
+		return
+	}
 	if e.verdict == ReplaceTask {
 		m.count(metrics.TasksReplaced, 1)
 		wait := min(m.set.BackoffMs<<min(e.question.uncaught.Times-1, 16), m.set.BackoffMaxMs)

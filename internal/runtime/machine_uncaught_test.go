@@ -20,24 +20,29 @@ var errPoison = errors.New("poison")
 // asked goes to asked.
 func poisoned(t *testing.T, eos bool, bad func() error, verdict func(Uncaught) Verdict, asked *[]Uncaught, opts ...stepOption) *stepper {
 	t.Helper()
+	s := poisonedAtStart(t, eos, bad, verdict, asked, opts...)
+	s.settle()
+	s.assign(t0, t1)
+	s.settle()
+	s.wantState(StateRunning)
+	return s
+}
+
+// poisonedAtStart is one that has not joined its group.
+func poisonedAtStart(t *testing.T, eos bool, bad func() error, verdict func(Uncaught) Verdict, asked *[]Uncaught, opts ...stepOption) *stepper {
+	t.Helper()
 	policy := func(cfg *Config, _ *stepper) {
 		cfg.Uncaught = func(u Uncaught) Verdict {
 			*asked = append(*asked, u)
 			return verdict(u)
 		}
 	}
-	var s *stepper
-	topo := failingTopology(t, func() error { return bad() })
+	topo := failingTopology(t, bad)
 	opts = append([]stepOption{policy}, opts...)
 	if eos {
 		opts = append([]stepOption{transactional("app-x")}, opts...)
 	}
-	s = newStepper(t, cluster(), topo, opts...)
-	s.settle()
-	s.assign(t0, t1)
-	s.settle()
-	s.wantState(StateRunning)
-	return s
+	return newStepper(t, cluster(), topo, opts...)
 }
 
 func replace(Uncaught) Verdict { return ReplaceTask }
@@ -162,6 +167,9 @@ func TestUncaught_revokedMeanwhile(t *testing.T) {
 		s.advance(heldUpMs * time.Millisecond)
 		s.wantCommitted(-1, 1)
 		s.wantState(StateRunning)
+		if n := s.machine.cfg.Task.Metrics.Snapshot().Counter(metrics.TasksReplaced); n != 0 {
+			t.Errorf("%d tasks counted as replaced", n)
+		}
 	})
 }
 

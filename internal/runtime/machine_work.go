@@ -36,7 +36,7 @@ func (m *Machine) wantsWork(s *slot) bool {
 	if len(s.failed) > 0 || s.wantUnit || s.flushMs > 0 && m.nowMs >= s.flushMs {
 		return true
 	}
-	if m.full {
+	if m.full || m.held {
 		return false
 	}
 	if s.more || s.waitMs > 0 && m.nowMs >= s.waitMs || s.timerMs > 0 && m.nowMs >= s.timerMs {
@@ -89,7 +89,7 @@ func (m *Machine) work(s *slot) *Work {
 		for _, in := range s.inputs {
 			w.starts = append(w.starts, startAt{tp: in.tp, from: s.result.Start[in.tp], to: s.result.End[in.tp]})
 		}
-		w.process = true // timers
+		w.process = !m.held // timers
 		return w
 	}
 	w.seal, s.toSeal = s.toSeal, nil
@@ -98,7 +98,7 @@ func (m *Machine) work(s *slot) *Work {
 	switch {
 	case s.closing == closeNot:
 		w.handOver, s.wantUnit = s.wantUnit, false
-		if !m.full {
+		if !m.full && !m.held {
 			m.takeBatches(s, w)
 			w.process = true
 			if s.timerMs > 0 && m.nowMs >= s.timerMs {

@@ -232,6 +232,15 @@ func (r *Runner) Run(ctx context.Context) error {
 	return err
 }
 
+// CannotRun reports an instance that cannot even be started, in place of Run.
+func (r *Runner) CannotRun() {
+	ctx, end := context.WithCancel(context.Background())
+	r.wg.Go(func() { r.notes.run(ctx) })
+	r.report(StateFailed)
+	end()
+	r.wg.Wait()
+}
+
 // madeForNothing tells which internal topics an instance has made before it found out that its topology is not that of the group.
 func (r *Runner) madeForNothing(err error) error {
 	if !errors.Is(err, broker.ErrTopologyMismatch) || len(r.planner.created) == 0 {
@@ -244,6 +253,18 @@ func (r *Runner) madeForNothing(err error) error {
 // Abandon ends the instance at once, without a commit and without leaving the group, as a killed process would. It is for
 // tests.
 func (r *Runner) Abandon() { r.inbox.post(Abandon{}) }
+
+// Pause pauses processing, or lets it go on. It may be called at any time, by anybody.
+func (r *Runner) Pause(paused bool) {
+	if paused {
+		r.inbox.post(Hold{})
+	} else {
+		r.inbox.post(GoOn{})
+	}
+}
+
+// Resize changes how many tasks run at a time. It may be called at any time, by anybody.
+func (r *Runner) Resize(to Resize) { r.inbox.post(to) }
 
 func (r *Runner) report(s State) {
 	if r.cfg.SetState != nil {
@@ -389,6 +410,10 @@ func (r *Runner) execute(a Action) {
 			if err := r.db.Maintain(); err != nil {
 				r.inbox.post(Failed{Err: err})
 			}
+		}
+	case DropState:
+		for _, task := range a.Tasks {
+			r.inbox.post(StateDropped{Task: task, Err: r.db.DropTask(task)})
 		}
 	case Subscribe:
 		r.member.Subscribe(a.Topology)

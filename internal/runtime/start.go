@@ -253,16 +253,17 @@ func (r *Runner) join(context.Context) (err error) {
 		Answers: func(tp broker.TopicPartition) uint64 { return r.loopOf(tp.Topic).fetcher.Answers(tp) },
 	}
 	if r.db != nil {
-		cfg.Headers = r.headers
+		cfg.Headers, cfg.Stored = r.headers, r.db.StoredTasks
 	}
 	f := r.followers
 	f.clock, f.admin, f.group, f.within = r.cfg.Clock, r.cfg.Clients.Admin, r.cfg.AppID, settings.AcceptableLag
 	f.post, f.log, f.restoring = r.inbox.post, r.log, func() bool { return r.underRestore.Load() > 0 }
-	r.machine = NewMachine(cfg, &shared{
+	sh := &shared{
 		clock: r.cfg.Clock, steady: r.steady, producer: r.producer(), maxRecord: r.book.maxRecord, retention: r.book.retention, log: r.log,
-		sliceMs:      r.cfg.SliceMs,
-		sliceRecords: r.cfg.SliceRecords, privateBytes: r.cfg.PrivateBytes,
-	})
+		sliceMs: r.cfg.SliceMs, sliceRecords: r.cfg.SliceRecords,
+	}
+	sh.privateBytes.Store(r.cfg.PrivateBytes)
+	r.machine = NewMachine(cfg, sh)
 	if fs := r.cfg.Clients; fs.User != nil {
 		r.loops = []*fetchLoop{{fetcher: fs.Committed, post: r.inbox.post}, {fetcher: fs.User, post: r.inbox.post}}
 	} else {

@@ -37,6 +37,10 @@ type stepper struct {
 
 	followedMs map[*follower]int64 // when a copy was last looked at
 
+	drop    func(task string) error // of stored
+	dropErr error
+	dropped []string
+
 	db   *state.DB // of onDisk
 	auto bool      // carry out works, restores and commits at once
 	keep bool      // questions to the policy for uncaught errors wait
@@ -108,12 +112,15 @@ func newStepperAt(t *testing.T, c *brokertest.Cluster, topo *topology.Topology, 
 	for _, o := range opts {
 		o(&cfg, s)
 	}
-	s.machine = NewMachine(cfg, &shared{
-		clock: s.clock, producer: cfg.Producer, maxRecord: book.maxRecord, retention: book.retention, log: cfg.Logger, sliceMs: 10, sliceRecords: 100, privateBytes: 1 << 20,
-	})
+	sh := &shared{
+		clock: s.clock, producer: cfg.Producer, maxRecord: book.maxRecord, retention: book.retention, log: cfg.Logger, sliceMs: 10, sliceRecords: 100,
+	}
+	sh.privateBytes.Store(1 << 20)
+	s.machine = NewMachine(cfg, sh)
 	s.hands = hands{
 		fetchers: []broker.Fetcher{s.fetch}, fetcherOf: func(string) broker.Fetcher { return s.fetch }, member: s.member,
 		admin: c.Admin(), group: "app", maintain: func() error { return nil },
+		drop: func(task string) error { return s.drop(task) },
 	}
 	if s.tx != nil {
 		s.hands.tx = s.tx

@@ -50,6 +50,7 @@ type hands struct {
 	group     string
 	tx        broker.Transactions // under exactly-once
 	maintain  func() error
+	drop      func(task string) error // state on disk
 }
 
 // NewStepper makes an instance that does nothing by itself. trace, if not nil, is told each event and each action.
@@ -81,6 +82,7 @@ func (s *Stepper) Start(ctx context.Context) (done bool, err error) {
 			}
 			return r.db.Maintain()
 		},
+		drop: func(task string) error { return r.db.DropTask(task) },
 	}
 	if r.transactor != nil {
 		s.hands.tx = r.transactor.tx
@@ -176,6 +178,10 @@ func (s *Stepper) execute(a Action) {
 	case Maintain:
 		if err := s.hands.maintain(); err != nil {
 			s.post(Failed{Err: err})
+		}
+	case DropState:
+		for _, task := range a.Tasks {
+			s.post(StateDropped{Task: task, Err: s.hands.drop(task)})
 		}
 	case Subscribe:
 		s.hands.member.Subscribe(a.Topology)

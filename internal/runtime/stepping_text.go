@@ -34,6 +34,8 @@ func eventText(e Event) string {
 		return fmt.Sprintf("transaction %d ended err %v", e.Round, e.Err)
 	case Judged:
 		return fmt.Sprintf("judged %s verdict %d err %v", e.question.slot.name, e.verdict, e.err)
+	case StateDropped:
+		return fmt.Sprintf("state dropped of %s err %v", e.Task, e.Err)
 	case Proved:
 		return fmt.Sprintf("proved err %v", e.Err)
 	}
@@ -82,6 +84,8 @@ func actionText(a Action) string {
 		return fmt.Sprintf("end %d commit %t", a.Round, a.Commit)
 	case Refuse:
 		return fmt.Sprint("refuse ", a.Tasks)
+	case DropState:
+		return fmt.Sprint("drop state of ", a.Tasks)
 	case Ask:
 		return fmt.Sprintf("ask about %s, %d times: %v", a.question.slot.name, a.question.uncaught.Times, a.question.uncaught.Err)
 	case Report:

@@ -102,7 +102,7 @@ type shared struct {
 	sliceMs      int64
 	sliceRecords int
 	// privateBytes is how much a task may gather between two hand-overs.
-	privateBytes int64
+	privateBytes atomic.Int64
 }
 
 // steadyMs is the time of the machine.
@@ -269,7 +269,7 @@ func (w *Work) processSlice(d *Done) error {
 			last = now
 		}
 		if d.Processed >= w.shared.sliceRecords || now-start >= w.shared.sliceMs || l.task.CommitRequested() ||
-			l.task.PendingBytes() > w.shared.privateBytes {
+			l.task.PendingBytes() > w.shared.privateBytes.Load() {
 			d.more = true
 			break
 		}
@@ -360,7 +360,7 @@ func (w *Work) observe(d *Done) {
 		d.timerMs = w.shared.steadyMs() + max(0, ms-w.shared.clock.NowMs())
 	}
 	d.commit = t.CommitNeeded()
-	d.request = t.CommitRequested() || d.commit && w.life.set.PrivateBytes()+w.life.box.stagedBytes() > w.shared.privateBytes
+	d.request = t.CommitRequested() || d.commit && w.life.set.PrivateBytes()+w.life.box.stagedBytes() > w.shared.privateBytes.Load()
 	d.flushInMs = w.life.set.FlushWithinMs(flushEveryMs)
 	d.streamMs = t.StreamTimeMs()
 	for _, tp := range t.Inputs() {

@@ -56,8 +56,9 @@ func benchmarkWork(b *testing.B, topo *topology.Topology, later bool) {
 	}
 	prod := &nullProducer{later: later}
 	sh := &shared{
-		clock: clock.System(), producer: prod, maxRecord: func(string) int { return 1 << 20 }, sliceMs: 10, sliceRecords: 4096, privateBytes: 1 << 30,
+		clock: clock.System(), producer: prod, maxRecord: func(string) int { return 1 << 20 }, sliceMs: 10, sliceRecords: 4096,
 	}
+	sh.privateBytes.Store(1 << 30)
 	var stores []string
 	for _, s := range sub.Stores {
 		stores = append(stores, s.Name)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/broker/brokertest"
+	"github.com/millrace-io/millrace/internal/runtime"
 )
 
 // trouble is a kind of things that go wrong.
@@ -319,9 +320,34 @@ func (w *world) stopOne() {
 	}
 }
 
+// handle pauses an instance, lets it go on, or changes how many tasks it runs at a time.
+func (w *world) handle() {
+	p := w.someone()
+	if p == nil {
+		return
+	}
+	switch w.rng.IntN(4) {
+	case 0:
+		p.say("is paused")
+		p.stepper.Step(runtime.Hold{})
+	case 1, 2:
+		p.say("is to go on")
+		p.stepper.Step(runtime.GoOn{})
+	default:
+		p.stepper.Step(runtime.Resize{Workers: 1 + w.rng.IntN(3), Hard: w.rng.IntN(2) == 0, PrivateBytes: 2 << 10})
+	}
+}
+
 // insideRecord is called by the application's functions: now and then a record is slow, and everything else goes on.
 func (w *world) insideRecord() {
-	if w.calm || w.inside > 0 || w.rng.IntN(40) > 0 {
+	if w.calm || w.inside > 0 {
+		return
+	}
+	if w.handled && w.rng.IntN(40) == 0 {
+		w.fault("a step panics")
+		panic("on purpose")
+	}
+	if w.rng.IntN(40) > 0 {
 		return
 	}
 	if w.rng.IntN(2) == 0 {

@@ -99,6 +99,9 @@ func (p *place) boot() {
 		OpenState: p.openState, Metrics: p.metrics, Clock: w.clock, Logger: slog.New(&traceLog{p: p}),
 		ReadCacheBytes: 1 << 16, PrivateBytes: 2 << 10, EmitLimit: w.emitLimit, SliceMs: 10, SliceRecords: 8, RestoreBytes: 1 << 10,
 	}
+	if w.handled {
+		cfg.Uncaught = func(runtime.Uncaught) runtime.Verdict { return runtime.ReplaceTask }
+	}
 	if w.cached {
 		cfg.CacheBytes = 1 << 20
 	}

@@ -50,7 +50,10 @@ func simulate(seed uint64, sc scenario) (*world, error) {
 // report tells what is needed to find out why a seed fails.
 func report(w *world, err error) string {
 	test := "TestSim$"
-	if w.copies {
+	switch {
+	case w.handled:
+		test = "TestSim_handled$"
+	case w.copies:
 		test = "TestSim_copies$"
 	}
 	return fmt.Sprintf("seed %d: %v\n\n%v\n\nwhat went wrong on purpose:\n%s\n\nthe end of the trace:\n%s\n\nrun it again with MILLRACE_SEED=%d go test -run '%s' ./internal/sim",
@@ -65,6 +68,15 @@ func TestSim_copies(t *testing.T) {
 	simulateAll(t, 20, func(seed uint64) scenario {
 		sc := drawScenario(seed)
 		sc.copies = true
+		return sc
+	})
+}
+
+// TestSim_handled does so with instances that are paused and resumed at any moment, and tasks that fail for good and are replaced.
+func TestSim_handled(t *testing.T) {
+	simulateAll(t, 20, func(seed uint64) scenario {
+		sc := drawScenario(seed)
+		sc.handled, sc.copies = true, seed%4 == 0
 		return sc
 	})
 }

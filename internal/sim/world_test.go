@@ -11,6 +11,7 @@ import (
 	"github.com/millrace-io/millrace/internal/broker"
 	"github.com/millrace-io/millrace/internal/broker/brokertest"
 	"github.com/millrace-io/millrace/internal/clock"
+	"github.com/millrace-io/millrace/internal/runtime"
 	"github.com/millrace-io/millrace/internal/topology"
 )
 
@@ -30,6 +31,7 @@ type scenario struct {
 	emitLimit int64 // what one record may send, 0 for no bound
 	copies    bool  // instances are asked for standbys and warm-ups
 	static    bool  // members have instance ids, and come back under them
+	handled   bool  // instances are paused and resumed, and tasks fail for good and are replaced
 }
 
 // drawScenario lets a seed choose.
@@ -44,8 +46,8 @@ func drawScenario(seed uint64) scenario {
 }
 
 func (s scenario) String() string {
-	return fmt.Sprintf("%s, exactly once %t, cached %t, in memory %t, copies %t, static %t, %d instances, %d steps, trouble %d, %d ms for a record",
-		s.workload.Name, s.exactly, s.cached, s.inMemory, s.copies, s.static, s.instances, s.steps, s.trouble, s.deadline)
+	return fmt.Sprintf("%s, exactly once %t, cached %t, in memory %t, copies %t, static %t, handled %t, %d instances, %d steps, trouble %d, %d ms for a record",
+		s.workload.Name, s.exactly, s.cached, s.inMemory, s.copies, s.static, s.handled, s.instances, s.steps, s.trouble, s.deadline)
 }
 
 // world is the whole of a simulation: a cluster, the instances of an application, the clock, and one source of chance.
@@ -166,6 +168,8 @@ func (w *world) step() {
 		w.rebalance()
 	case n < 274+w.troubleNow():
 		w.somethingGoesWrong()
+	case w.handled && n < 340:
+		w.handle()
 	default:
 		w.carry(w.places[w.rng.IntN(len(w.places))])
 	}
@@ -383,6 +387,9 @@ func (w *world) settle() {
 		}
 	}
 	for _, p := range w.places {
+		if p.up && p.started {
+			p.stepper.Step(runtime.GoOn{})
+		}
 		p.disk.full = false
 		if p.disk.bad.laid.Load() && p.up {
 			p.kill()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -341,6 +342,22 @@ type TaskStore struct {
 	Kind   Kind
 	Logged bool
 	Header Header // as on disk: what is sealed but not flushed is not in it
+}
+
+// StoredTasks lists the tasks of which the directory holds a store, opened or not, in the order in which their first one was created.
+func (db *DB) StoredTasks() []string {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.closed {
+		return nil
+	}
+	var tasks []string
+	for _, e := range db.cat.sorted() {
+		if !slices.Contains(tasks, e.id.task) {
+			tasks = append(tasks, e.id.task)
+		}
+	}
+	return tasks
 }
 
 // Tasks lists the stores that the directory holds, opened or not, in the order in which they were created.
