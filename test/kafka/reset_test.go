@@ -3,6 +3,7 @@ package kafkatest_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"os"
@@ -17,7 +18,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/cli"
+	"github.com/millrace-io/millrace/serde"
 	kafkatest "github.com/millrace-io/millrace/test/kafka"
 )
 
@@ -179,4 +182,71 @@ func TestReset_ofADeadStaticMember(t *testing.T) {
 			t.Errorf("-want +got:\n%s", d)
 		}
 	})
+}
+
+// A group of the streams protocol is reset as any other once its instances have left; while they run, nobody can take them out.
+func TestReset_ofAStreamsGroup(t *testing.T) {
+	b := kafkatest.Shared(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	app, in, out := b.Name("app"), kafkatest.CreateTopic(t, b, "in", 1), kafkatest.CreateTopic(t, b, "out", 1)
+	kafkatest.LoadPartition(t, b, in, 0, record("a", "x"), record("b", "x"), record("a", "x"))
+	builder := millrace.NewBuilder()
+	words := millrace.From(builder, millrace.NewTopic(in, serde.String, serde.String))
+	millrace.Count(words.GroupByKey(), millrace.As("counts")).ToStream().To(millrace.NewTopic(out, serde.String, serde.Int64))
+	topology, err := builder.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	start := func() (stop func()) {
+		a, err := millrace.NewApp(topology, millrace.ApplicationID(app), millrace.Brokers(b.Bootstrap()...), millrace.StateDir(dir), millrace.CacheBytes(0),
+			millrace.Guarantee(millrace.ExactlyOnceV2), millrace.FromProperties(map[string]string{"group.protocol": "streams"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		running, end := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- a.Run(running) }()
+		return func() {
+			end()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	wantResults := func(n int) {
+		t.Helper()
+		var got, want []string
+		kafkatest.ReadUntil(t, b, out, kafkatest.Committed, func(rs []*kgo.Record) bool {
+			got = nil
+			for _, r := range rs {
+				got = append(got, fmt.Sprintf("%s=%d", r.Key, binary.BigEndian.Uint64(r.Value)))
+			}
+			return len(got) >= n
+		})
+		for len(want) < n {
+			want = append(want, "a=1", "b=1", "a=2")
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("results (-want +got):\n%s", d)
+		}
+	}
+	stop := start()
+	wantResults(3)
+	args := []string{"--bootstrap-server", strings.Join(b.Bootstrap(), ","), "--application-id", app, "--input-topics", in}
+	for _, force := range [][]string{nil, {"--force"}} {
+		code, text := millraceReset(t, append(slices.Clone(args), force...)...)
+		if code != 1 || !strings.Contains(text, "type streams") || !strings.Contains(text, app+"-") {
+			t.Errorf("while an instance runs, with %q: exit code %d:\n%s", force, code, text)
+		}
+	}
+	stop()
+	code, text := millraceReset(t, append(slices.Clone(args), "--state-dir", dir)...)
+	if code != 0 || !strings.Contains(text, app+"-counts-changelog") {
+		t.Fatalf("exit code %d:\n%s", code, text)
+	}
+	stop = start()
+	wantResults(6)
+	stop()
 }
