@@ -115,6 +115,10 @@ func runSchedule(b *bubble) {
 		s.places = append(s.places, &place{disk: rng.IntN(4) > 0})
 	}
 	faultsFor := time.Duration(20+rng.IntN(30)) * time.Second
+	if rng.IntN(2) == 0 {
+		b.properties["num.standby.replicas"] = "1"
+		b.trace.note("each task has a copy")
+	}
 	var unwatch func()
 	s.oracle, unwatch = b.watch()
 	defer unwatch()
