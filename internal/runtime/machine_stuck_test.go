@@ -380,6 +380,53 @@ func TestDrain_tellsWhatItWaitsFor(t *testing.T) {
 	}
 }
 
+// It says so of what is no task as well: a policy that has not answered, a group that has not told all its members, a copy. And it
+// ends when its time is over.
+func TestDrain_tellsOfOthersThanTasks(t *testing.T) {
+	for name, c := range map[string]struct {
+		verdict Verdict
+		begin   func(s *stepper)
+		want    string
+	}{
+		"policy": {ReplaceTask, func(s *stepper) {
+			s.keep = true
+			s.cluster.Append(tp("in", 1), kv("slow", "1"))
+			s.settle()
+		}, "0_1: the policy for uncaught errors has not answered"},
+		"group": {StopApplication, func(s *stepper) {
+			s.cluster.Append(tp("in", 1), kv("slow", "1"))
+			s.settle()
+		}, "the group: it has not told all instances to stop"},
+		"copy": {ReplaceTask, func(s *stepper) {
+			s.member.Copies([]broker.TaskID{t1}, nil)
+			s.assign(t0)
+			s.settle()
+			s.follows = nil // nobody lets go of it
+		}, "0_1: the copy is closed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			var asked []Uncaught
+			s := poisoned(t, false, func() error { return errPoison }, func(Uncaught) Verdict { return c.verdict }, &asked, logged(&log))
+			c.begin(s)
+			s.step(Stop{})
+			s.settle()
+			for range 10 {
+				if s.finished {
+					t.Fatalf("it has ended, with %v", s.err)
+				}
+				s.advance(time.Second)
+			}
+			if !s.finished {
+				t.Error("the drain has no end")
+			}
+			if n := strings.Count(log.String(), fmt.Sprintf("for=\"[%s]\" waited=4s at_most_for=6s", c.want)); n != 1 {
+				t.Errorf("told %d times that it waits for %s:\n%s", n, c.want, &log)
+			}
+		})
+	}
+}
+
 // A hard limit of workers does not let an orphan keep the other tasks from running.
 func TestStuck_hardLimit(t *testing.T) {
 	s := slowRun(t, true, func(s *stepper) {
