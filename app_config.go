@@ -81,7 +81,7 @@ func (a *App) runnerConfig() (runtime.RunnerConfig, error) {
 			})
 		}
 	}
-	if c.RackStrategy != config.RackNone && c.Main.Rack == "" {
+	if c.RackStrategy != config.RackNone && c.Main.Rack == "" && c.GroupProtocol != config.Streams {
 		a.log.Warn("this instance does not know its rack, so that the whole group assigns tasks without regard to racks: set Rack (client.rack)",
 			"rack.aware.assignment.strategy", c.RackStrategy.String())
 	}

@@ -109,6 +109,9 @@ func (o *appOptions) checkGroupProtocol(t *Topology) error {
 		o.warnings = append(o.warnings, "millrace: setting "+name+" has no effect with group.protocol=streams: brokers go by the config "+s.group+" of the group: kafka-configs.sh --alter --entity-type groups --entity-name "+
 			c.ApplicationID+" --add-config "+s.group+"=...")
 	}
+	if c.RackStrategy != config.RackNone {
+		o.warnings = append(o.warnings, "millrace: setting rack.aware.assignment.strategy has no effect with group.protocol=streams: brokers assign tasks without regard to the racks of replicas; set group.protocol=classic if it should count")
+	}
 	return nil
 }
 
