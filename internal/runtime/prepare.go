@@ -138,7 +138,7 @@ func (p *planner) told(s *topology.Subtopology, plan *topology.Plan) (t broker.T
 	reads := func(name string) bool {
 		return slices.Contains(t.Sources, name) || slices.ContainsFunc(t.Repartitions, func(r broker.TopicSpec) bool { return r.Name == name })
 	}
-	for _, group := range plan.Copartitions {
+	for _, group := range topology.InJavaOrder(plan.Copartitions) {
 		if !slices.ContainsFunc(group, func(name string) bool { return !reads(name) }) {
 			t.Copartitions = append(t.Copartitions, group)
 		}

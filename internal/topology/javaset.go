@@ -1,6 +1,10 @@
 package topology
 
-import "unicode/utf16"
+import (
+	"cmp"
+	"slices"
+	"unicode/utf16"
+)
 
 // The text of TopologyDescription depends on the order in which Java's HashSet and TreeSet hand out their elements. Both
 // are reproduced here as far as that order goes, so that descriptions can be compared byte for byte.
@@ -188,4 +192,33 @@ func (s *javaTreeSet[T]) elems() []T {
 	}
 	walk(s.root)
 	return elems
+}
+
+// InJavaOrder orders groups of topics, and the topics of each, as the sets of Kafka Streams hand them out. Brokers that keep the topology of
+// a group compare it with the next member's in the order in which it was sent.
+func InJavaOrder(groups [][]string) [][]string {
+	topics := 0
+	for _, g := range groups {
+		topics += len(g)
+	}
+	type placed struct {
+		bucket int
+		topics []string
+	}
+	size := len(copyJavaHashSet(make([]string, topics)).buckets) // of a set made of as many references to groups
+	all := make([]placed, len(groups))
+	for i, g := range groups {
+		set, hash := newJavaHashSet(), uint32(0)
+		for _, t := range g {
+			set.add(t)
+			hash += javaStringHash(t)
+		}
+		all[i] = placed{int((hash ^ hash>>16) & uint32(size-1)), set.elems()}
+	}
+	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.bucket, b.bucket) })
+	ordered := make([][]string, len(all))
+	for i, p := range all {
+		ordered[i] = p.topics
+	}
+	return ordered
 }

@@ -80,3 +80,14 @@ func checkRedBlack(t *testing.T, e *treeEntry[int]) int {
 	}
 	return l
 }
+
+// What Java 17 prints for new HashSet<>(map.values()), where the map has the group of each topic.
+func TestInJavaOrder(t *testing.T) {
+	got := InJavaOrder([][]string{{"a", "b"}, {"c", "p"}, {"q", "r"}})
+	if want := "[[a b] [p c] [q r]]"; fmt.Sprint(got) != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+	if got := InJavaOrder(nil); len(got) != 0 {
+		t.Errorf("of nothing: %v", got)
+	}
+}

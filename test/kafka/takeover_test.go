@@ -22,7 +22,8 @@ import (
 
 // An application of Java Kafka Streams is stopped half-way and its twin goes on under the same application id, and the other way
 // round: after a clean stop, after one of a static member, and after a SIGKILL, which under exactly-once falls inside an open
-// transaction; under both guarantees. The results are those of a Java application that runs without an interruption.
+// transaction; under both guarantees; and under the streams group protocol, where brokers keep the topology of the first and hold that of
+// the second against it. The results are those of a Java application that runs without an interruption.
 func TestTakeover(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	cluster := kafkatest.SharedCluster(t)
@@ -31,15 +32,15 @@ func TestTakeover(t *testing.T) {
 			t.Parallel()
 			// A window that was closed before the takeover stays closed under millrace. Java forgets it.
 			input := newTwinInput(time.Now().Add(-time.Hour), direction.to == "millrace")
-			want := newTwins(t, cluster, input, "at_least_once", false).uninterrupted()
+			want := newTwins(t, cluster, input, "at_least_once", "").uninterrupted()
 			for _, guarantee := range []string{"at_least_once", "exactly_once_v2"} {
-				for _, how := range []string{"stopped", "static", "killed"} {
+				for _, how := range []string{"stopped", "static", "killed", "streams stopped", "streams killed"} {
 					t.Run(guarantee+" "+how, func(t *testing.T) {
 						t.Parallel()
-						w := newTwins(t, cluster, input, guarantee, how == "static")
+						w := newTwins(t, cluster, input, guarantee, how)
 						first := w.start(direction.from)
 						w.firstHalf()
-						rest := w.interrupt(first, how == "killed")
+						rest := w.interrupt(first, strings.HasSuffix(how, "killed"))
 						if direction.to == "java" {
 							// A Java application does not wait for members of another kind.
 							kafkatest.AwaitGroupEmpty(t, w.broker, w.app)
@@ -103,13 +104,13 @@ type twins struct {
 	topics    twin.Topics
 	input     twinInput
 	guarantee string
-	static    bool
+	how       string
 }
 
-func newTwins(t *testing.T, cluster *kafkatest.Cluster, input twinInput, guarantee string, static bool) *twins {
+func newTwins(t *testing.T, cluster *kafkatest.Cluster, input twinInput, guarantee, how string) *twins {
 	t.Helper()
 	b := kafkatest.OnCluster(t, cluster)
-	w := &twins{t: t, cluster: cluster, broker: b, app: b.Name("app"), input: input, guarantee: guarantee, static: static}
+	w := &twins{t: t, cluster: cluster, broker: b, app: b.Name("app"), input: input, guarantee: guarantee, how: how}
 	w.topics = twin.Topics{
 		In: kafkatest.CreateTopic(t, b, "in", 2), Rows: kafkatest.CreateTopic(t, b, "rows", 2), Sums: kafkatest.CreateTopic(t, b, "sums", 2),
 		Windows: kafkatest.CreateTopic(t, b, "windows", 2), Joined: kafkatest.CreateTopic(t, b, "joined", 2),
@@ -125,8 +126,14 @@ func (w *twins) start(kind string) *child.Process {
 		"processing.guarantee": w.guarantee, "commit.interval.ms": "100", "statestore.cache.max.bytes": "0", "auto.offset.reset": "earliest",
 		"session.timeout.ms": "3000", "heartbeat.interval.ms": "500", "producer.transaction.timeout.ms": "4000",
 	}
-	if w.static {
+	if w.how == "static" {
 		settings["group.instance.id"] = "instance-" + kind
+	}
+	if strings.HasPrefix(w.how, "streams") {
+		// Times of the session are the group's, and Java refuses them here.
+		settings["group.protocol"] = "streams"
+		delete(settings, "session.timeout.ms")
+		delete(settings, "heartbeat.interval.ms")
 	}
 	if kind == "millrace" {
 		return child.Start(w.t, kind, child.Spec[topics]{Topology: "twin", Topics: topics{Twin: w.topics}, Settings: settings})
