@@ -23,7 +23,7 @@ type Membership interface {
 	Refuse(tasks ...TaskID)
 	// StopAll asks all members of the group to stop, for a reason that they are told as far as the protocol carries texts. It
 	// returns at once. Each of them, this one too, gets a MembershipFail event with an ErrApplicationStopped that names who has
-	// asked, as soon as it takes part in a round with this member; so stay until it has come.
+	// asked, as soon as it takes part in a round with this member; this one when all have heard, so stay until it has come.
 	StopAll(why string)
 	// Leave leaves the group and closes; stay leaves the member's place to be taken up again by the same instance id
 	// until the session times out.

@@ -86,6 +86,7 @@ func (g *groupBalance) Balance(partitions map[string]int32) kgo.IntoSyncAssignme
 	var members []broker.GroupMember
 	refused := make(map[string][]broker.TaskID)
 	var stopAll string
+	allKnow := true
 	known := make(map[string]int) // topic -> how many of those members read it
 	for _, jm := range g.members {
 		meta := kmsg.NewConsumerMemberMetadata()
@@ -95,6 +96,7 @@ func (g *groupBalance) Balance(partitions map[string]int32) kgo.IntoSyncAssignme
 			data, err = decodeMemberData(meta.UserData)
 		}
 		stopAll = cmp.Or(stopAll, data.StopAll)
+		allKnow = allKnow && data.StopAll != ""
 		switch {
 		case err != nil:
 			status[jm.MemberID] = statusUnreadable
@@ -130,7 +132,7 @@ func (g *groupBalance) Balance(partitions map[string]int32) kgo.IntoSyncAssignme
 	for _, t := range tasks {
 		inputs[t.ID] = t.Inputs
 	}
-	return &plan{g: g, status: status, round: g.assign(members, tasks), inputs: inputs, refused: refused, stopAll: stopAll}
+	return &plan{g: g, status: status, round: g.assign(members, tasks), inputs: inputs, refused: refused, stopAll: stopAll, allKnow: allKnow && stopAll != ""}
 }
 
 // tasks lists the tasks of the leader's topology over the partitions that topics have.
@@ -227,6 +229,7 @@ type plan struct {
 	refused map[string][]broker.TaskID
 	// stopAll says who has asked for the end of all members and why; empty if nobody has.
 	stopAll string
+	allKnow bool // all members knew that when they joined
 }
 
 // IntoSyncAssignment encodes each member's part, in the order of member ids.
@@ -236,7 +239,7 @@ func (p *plan) IntoSyncAssignment() []kmsg.SyncGroupRequestGroupAssignment {
 		data := assignmentData{
 			Status: p.status[id], Signature: p.g.topology.Signature, Leader: p.g.leader,
 			Tasks: p.round[id].Tasks, GiveUp: p.round[id].GiveUp, Refused: p.refused[id], Writers: p.g.writers,
-			Standbys: p.round[id].Standbys, Warmups: p.round[id].Warmups, StopAll: p.stopAll,
+			Standbys: p.round[id].Standbys, Warmups: p.round[id].Warmups, StopAll: p.stopAll, AllKnow: p.allKnow,
 		}
 		if data.Status == statusMismatch {
 			data.LeaderTopics, data.LeaderShape = topicsOf(p.g.topology), p.g.topology.Shape

@@ -66,8 +66,10 @@ type assignmentData struct {
 	Writers []string
 	// Standbys and Warmups are the copies that the member is to keep or to make.
 	Standbys, Warmups []broker.TaskID
-	// StopAll, if set, tells the member to stop: it says who has asked for that and why.
+	// StopAll, if set, tells the member to stop: it says who has asked for that and why. AllKnow says that all members of the round
+	// knew it when they joined.
 	StopAll string
+	AllKnow bool
 }
 
 // Tags of the fields of an assignment.
@@ -80,6 +82,7 @@ const (
 	tagWarmups      = 5
 	tagLeaderShape  = 6
 	tagStopped      = 7
+	tagAllKnow      = 8
 )
 
 // Tags of the fields of a member's data.
@@ -187,6 +190,9 @@ func (d assignmentData) encode() []byte {
 	if d.StopAll != "" {
 		fields = append(fields, appendField(tagStopped, []byte(d.StopAll)))
 	}
+	if d.AllKnow {
+		fields = append(fields, appendField(tagAllKnow, nil))
+	}
 	return appendFields(b, fields)
 }
 
@@ -224,6 +230,8 @@ func decodeAssignmentData(b []byte) (d assignmentData, err error) {
 			d.LeaderShape = string(f.in)
 		case tagStopped:
 			d.StopAll = string(f.in)
+		case tagAllKnow:
+			d.AllKnow = true
 		}
 	})
 	return d, r.done("group assignment")

@@ -49,7 +49,7 @@ func TestGroupData_roundTrip(t *testing.T) {
 			Status: assignmentStatus(rapid.IntRange(0, 2).Draw(t, "status")), Signature: m.Signature, Leader: rapid.String().Draw(t, "leader"),
 			Tasks: genTaskIDs(t, "tasks"), GiveUp: genTaskIDs(t, "give up"), Refused: genTaskIDs(t, "not run"), Writers: rapid.SliceOfN(rapid.String(), 1, 3).Draw(t, "writers"),
 			LeaderTopics: rapid.SliceOfN(rapid.String(), 1, 3).Draw(t, "topics"), LeaderShape: rapid.String().Draw(t, "shape"),
-			Standbys: genTaskIDs(t, "copies"), Warmups: genTaskIDs(t, "warm-ups"), StopAll: rapid.String().Draw(t, "stopped"),
+			Standbys: genTaskIDs(t, "copies"), Warmups: genTaskIDs(t, "warm-ups"), StopAll: rapid.String().Draw(t, "stopped"), AllKnow: rapid.Bool().Draw(t, "all know"),
 		}
 		gotA, err := decodeAssignmentData(a.encode())
 		if d := cmp.Diff(a, gotA); d != "" || err != nil {

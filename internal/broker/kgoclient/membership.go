@@ -105,6 +105,7 @@ type Membership struct {
 	mismatch string          // the mismatch that was reported last
 	reported string          // the error of the group that was reported since the last assignment
 	stopAll  string          // who has asked for the end of all members and why
+	asks     bool            // it was this one
 	asked    bool            // a round has been answered in this life of the process
 	leaving  bool
 }
@@ -239,7 +240,7 @@ func (m *Membership) StopAll(why string) {
 		m.mu.Unlock()
 		return
 	}
-	m.stopAll = text
+	m.stopAll, m.asks = text, true
 	m.nonce++
 	m.mu.Unlock()
 	m.c.ForceRebalance()
@@ -432,8 +433,15 @@ func (m *Membership) synced(assignment []byte) error {
 		// is to stop now, the next round says so too.
 		m.nonce++
 		m.next.again = true
+	case m.asks && !data.AllKnow:
+		// Somebody may have missed the round, since another one has left at once: it hears of it in a later one, as long as this
+		// member is there.
 	default:
-		m.stopAll = cmp.Or(m.stopAll, data.StopAll) // whoever has missed this round hears it in the next one
+		if m.stopAll == "" { // who has asked waits until everybody says that he knows
+			m.stopAll = data.StopAll
+			m.nonce++
+			m.next.again = true
+		}
 		m.next.stopped = fmt.Errorf("millrace: group %s: %w: %s", m.cfg.Group, broker.ErrApplicationStopped, data.StopAll)
 	}
 	return nil
