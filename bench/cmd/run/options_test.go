@@ -15,7 +15,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(o.work()) != 5 || o.repeat != 3 || o.records != 3_000_000 || o.keys != 100_000 || !o.defaultSides {
+	if len(o.work()) != len(side.Scenarios()) || o.repeat != 3 || o.records != 3_000_000 || o.keys != 100_000 || !o.defaultSides {
 		t.Errorf("got %+v", o)
 	}
 	if o.warmUp != 3*time.Second || o.javaWarmUp != 10*time.Second || o.measure != 8*time.Second {
