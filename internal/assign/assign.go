@@ -149,15 +149,22 @@ func (a *assigner) order(key func(m int) []int) []int {
 	return ms
 }
 
-// statefulQuotas shares out the stateful tasks. The odd ones go to the members that own most (then: have the best copies of
-// most, then any copies),
-// because there they need not move; then to those with few stateless ones, which would have to make room.
+// statefulQuotas shares out the stateful tasks. The odd ones go to members that would lose a task otherwise, or would not get one
+// of which they have the best copy, then any copy: one that comes back to its disk takes up what it had. Then they go to those that
+// own most, and to those with few stateless ones, which would have to make room.
 func (a *assigner) statefulQuotas() []int {
 	total, n := a.total(true), len(a.members)
 	quotas := make([]int, n)
 	best, any := a.stored()
+	over := func(tasks int) int {
+		if tasks > total/n {
+			return 1
+		}
+		return 0
+	}
 	for i, m := range a.order(func(m int) []int {
-		return []int{a.count(m, true), best[m], any[m], -a.count(m, false)}
+		owned := a.count(m, true)
+		return []int{over(owned), over(owned + best[m]), over(owned + any[m]), owned, best[m], any[m], -a.count(m, false)}
 	}) {
 		quotas[m] = total / n
 		if i < total%n {

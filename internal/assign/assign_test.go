@@ -423,3 +423,23 @@ func TestRound_refusalsDoNotMakeATaskWander(t *testing.T) {
 		}
 	}
 }
+
+// A member that comes back with the state of two tasks gets both, though others own as many as their share already.
+func TestAssign_whoComesBackTakesUpWhatItHad(t *testing.T) {
+	id := func(p int32) broker.TaskID { return broker.TaskID{Partition: p} }
+	for _, names := range [][]string{{"a", "b", "c"}, {"b", "a", "c"}, {"c", "a", "b"}} {
+		members := []broker.GroupMember{
+			{ID: names[0], ProcessID: names[0], Generation: -1, Stored: []broker.TaskID{id(0), id(1)}},
+			{ID: names[1], ProcessID: names[1], Generation: 3, Owned: []broker.TaskID{id(2)}, Stored: []broker.TaskID{id(2)}},
+			{ID: names[2], ProcessID: names[2], Generation: 3, Owned: []broker.TaskID{id(3)}, Stored: []broker.TaskID{id(3)}},
+		}
+		var tasks []broker.GroupTask
+		for p := range int32(4) {
+			tasks = append(tasks, broker.GroupTask{ID: id(p), Stateful: true, End: 100})
+		}
+		want := map[string][]broker.TaskID{names[0]: {id(0), id(1)}, names[1]: {id(2)}, names[2]: {id(3)}}
+		if diff := cmp.Diff(want, Assign(members, tasks)); diff != "" {
+			t.Errorf("members %v (-want +got):\n%s", names, diff)
+		}
+	}
+}
