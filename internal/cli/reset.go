@@ -80,7 +80,7 @@ was cut off is completed by the same command.`,
 	flags.StringVar(&f.properties, "command-config", "", "properties `FILE` with TLS and SASL settings; that of the application serves too")
 	flags.StringSliceVar(&f.inputs, "input-topics", nil, "`TOPICS` whose offsets are set, separated by commas")
 	flags.StringSliceVar(&f.intermediate, "intermediate-topics", nil, "`TOPICS` of your own that the application both writes and reads: their offsets go to the end")
-	flags.StringSliceVar(&f.internal, "internal-topics", nil, "`TOPICS` to delete, some of those that --dry-run shows (default: all of them)")
+	flags.StringSliceVar(&f.internal, "internal-topics", nil, "`TOPICS` to delete, some of those that --dry-run shows (default: all of them); another name is an error")
 	flags.BoolVar(&f.earliest, "to-earliest", false, "set offsets to the first record (the default)")
 	flags.BoolVar(&f.latest, "to-latest", false, "set offsets to the end")
 	flags.StringVar(&f.datetime, "to-datetime", "", "set offsets to the first record at or after a `TIME`, 2026-11-01T08:30:00.000 in UTC or with a zone")
@@ -263,6 +263,9 @@ func (f *resetFlags) run(cmd *cobra.Command, cfg *config.Config, spec reset.Spec
 	out := cmd.OutOrStdout()
 	printPlan(out, clusterID, plan)
 	printState(out, cfg, spec.ApplicationID, held, notes)
+	for _, w := range plan.Warnings {
+		fmt.Fprintf(cmd.ErrOrStderr(), "millrace: reset: warning: %s\n", w)
+	}
 	if f.dryRun {
 		fmt.Fprintln(out, "dry run: nothing was changed")
 		return plan.Blocked

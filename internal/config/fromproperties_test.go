@@ -296,7 +296,7 @@ func TestNearest(t *testing.T) {
 		a, b string
 		d    int
 	}{{"", "", 0}, {"", "abc", 3}, {"abc", "abc", 0}, {"ab", "ba", 1}, {"kitten", "sitting", 3}, {"ca", "abc", 3}} {
-		if d := editDistance(tc.a, tc.b); d != tc.d {
+		if d := EditDistance(tc.a, tc.b); d != tc.d {
 			t.Errorf("distance of %q and %q is %d, want %d", tc.a, tc.b, d, tc.d)
 		}
 	}

@@ -4,15 +4,15 @@ package config
 func nearest(s string, candidates []string) string {
 	best, bestDistance := "", -1
 	for _, c := range candidates {
-		if d := editDistance(s, c); bestDistance < 0 || d < bestDistance {
+		if d := EditDistance(s, c); bestDistance < 0 || d < bestDistance {
 			best, bestDistance = c, d
 		}
 	}
 	return best
 }
 
-// editDistance counts the insertions, deletions, replacements and swaps of neighbours that turn a into b.
-func editDistance(a, b string) int {
+// EditDistance counts the insertions, deletions, replacements and swaps of neighbours that turn a into b.
+func EditDistance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
 		last[j] = j

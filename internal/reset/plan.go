@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/millrace-io/millrace/internal/broker"
+	"github.com/millrace-io/millrace/internal/config"
 )
 
 // Spec is what is asked for.
@@ -59,6 +60,7 @@ type Plan struct {
 	Proof map[broker.TopicPartition]broker.OffsetMeta
 
 	OtherOffsets []string // topics whose offsets stay: neither inputs nor to be deleted
+	Warnings     []string // what is done as asked for, but may not be what is wanted
 }
 
 // Move is a committed offset that is set.
@@ -114,7 +116,23 @@ func Make(s Spec, v View) (Plan, error) {
 	}
 	broker.SortPartitions(p.Forget)
 	slices.Sort(p.OtherOffsets)
+	p.warn(v)
 	return p, nil
+}
+
+// warn finds what the user ought to know of a plan that does what he asked for.
+func (p *Plan) warn(v View) {
+	back := slices.ContainsFunc(p.Offsets, func(m Move) bool { return m.To < m.From })
+	var kept []string
+	for _, t := range p.Kept {
+		// One that may be of another application says nothing about this one.
+		if strings.HasSuffix(t, "-changelog") && otherOwner(p.ApplicationID, t, v.Groups) == "" {
+			kept = append(kept, t)
+		}
+	}
+	if back && len(kept) > 0 {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("offsets go back, and the changelogs %s stay: what is read again is added to what they hold, so that results count it twice; without --internal-topics they are deleted too", strings.Join(kept, ", ")))
+	}
 }
 
 // names tells whether the user has named a topic as one of his own.
@@ -239,13 +257,20 @@ func (p *Plan) topics(s Spec, v View) error {
 		switch {
 		case slices.Contains(all, t):
 			p.Topics = append(p.Topics, t)
-		case !Internal(s.ApplicationID, t) || s.names(t):
+		default:
+			// Also one that an earlier run has deleted: it looks like one that is misspelt, and then a changelog would stay.
 			strange = append(strange, t)
 		}
-		// One that does not exist was deleted by an earlier run.
 	}
 	if len(strange) > 0 {
-		return fmt.Errorf("millrace: reset: %s is no internal topic of application %s; --dry-run without --internal-topics shows those that are", strings.Join(strange, ", "), s.ApplicationID)
+		are := "it has none"
+		if len(all) > 0 {
+			slices.SortStableFunc(all, func(a, b string) int {
+				return config.EditDistance(strange[0], a) - config.EditDistance(strange[0], b)
+			})
+			are = "these are: " + strings.Join(all, ", ")
+		}
+		return fmt.Errorf("millrace: reset: --internal-topics: there is no internal topic %s of application %s; %s; leave out what an earlier run has deleted (--internal-topics= deletes none)", strings.Join(strange, ", "), s.ApplicationID, are)
 	}
 	for _, t := range all {
 		if !slices.Contains(p.Topics, t) {

@@ -146,7 +146,7 @@ func TestMake_anInputIsNeverDeleted(t *testing.T) {
 }
 
 func TestMake_someInternalTopics(t *testing.T) {
-	p := make1(t, Spec{Internal: []string{"app-counts-changelog", "app-gone-changelog"}}, view())
+	p := make1(t, Spec{Internal: []string{"app-counts-changelog"}}, view())
 	if d := cmp.Diff([]string{"app-counts-changelog"}, p.Topics); d != "" {
 		t.Errorf("topics (-want +got):\n%s", d)
 	}
@@ -158,6 +158,28 @@ func TestMake_someInternalTopics(t *testing.T) {
 	}
 	if p := make1(t, Spec{Internal: []string{}}, view()); len(p.Topics) != 0 || len(p.Kept) != 2 {
 		t.Errorf("none of them: deletes %q, keeps %q", p.Topics, p.Kept)
+	}
+}
+
+// What is read again into a store that stays is counted twice.
+func TestMake_warnsOfChangelogsThatStay(t *testing.T) {
+	some := []string{"app-counts-repartition"}
+	p := make1(t, Spec{Inputs: []string{"clicks"}, Internal: some}, view())
+	if len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0], "app-counts-changelog stay") || !strings.Contains(p.Warnings[0], "count it twice") {
+		t.Errorf("offsets go back: warnings %q", p.Warnings)
+	}
+	other := view()
+	other.Groups = append(other.Groups, broker.GroupListing{Name: "app-x"})
+	other.Topics = append(other.Topics, topic("app-x-counts-changelog", 1))
+	for name, p := range map[string]Plan{
+		"offsets go on":          make1(t, Spec{Inputs: []string{"clicks"}, Internal: some, To: Target{Kind: ToLatest}}, view()),
+		"all changelogs go":      make1(t, Spec{Inputs: []string{"clicks"}, Internal: []string{"app-counts-changelog"}}, view()),
+		"another's changelog":    make1(t, Spec{Inputs: []string{"clicks"}, Internal: []string{"app-counts-changelog"}}, other),
+		"all internal topics go": make1(t, Spec{Inputs: []string{"clicks"}}, view()),
+	} {
+		if len(p.Warnings) > 0 {
+			t.Errorf("%s: warnings %q", name, p.Warnings)
+		}
 	}
 }
 
@@ -174,7 +196,9 @@ func TestMake_refuses(t *testing.T) {
 	}{
 		"no such topic":            {Spec{Inputs: []string{"clicks", "klicks", "usres"}}, view(), []string{"klicks, usres", "check the spelling"}},
 		"no such intermediate":     {Spec{Intermediate: []string{"usres"}}, view(), []string{"usres"}},
-		"not internal":             {Spec{Internal: []string{"app-results", "other-counts-changelog"}}, view(), []string{"app-results, other-counts-changelog", "--dry-run"}},
+		"not internal":             {Spec{Internal: []string{"app-results", "other-counts-changelog"}}, view(), []string{"app-results, other-counts-changelog", "these are: app-counts-"}},
+		"a misspelt one":           {Spec{Inputs: []string{"clicks"}, Internal: []string{"app-count-repartition"}}, view(), []string{"no internal topic app-count-repartition of", "these are: app-counts-repartition, app-counts-changelog;"}},
+		"one that is gone":         {Spec{Internal: []string{"app-counts-changelog", "app-gone-changelog"}}, view(), []string{"no internal topic app-gone-changelog of", "an earlier run"}},
 		"both input and internal":  {Spec{Inputs: []string{"users"}, Intermediate: []string{"app-counts-changelog"}, Internal: []string{"app-counts-changelog"}}, view(), []string{"app-counts-changelog"}},
 		"topics of another group":  {Spec{}, other, []string{"app-counts-x-changelog (of app-counts?)", "--internal-topics"}},
 		"a group of consumers":     {Spec{Force: true}, consumers, []string{"type consumer"}},
