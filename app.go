@@ -132,9 +132,10 @@ func (a *App) Run(ctx context.Context) error {
 		a.running = false
 		a.mu.Unlock()
 	}()
+	a.sayStart()
 	cfg, err := a.runnerConfig()
 	if err != nil {
-		a.cannotRun()
+		a.cannotRun(err)
 		return err
 	}
 	if a.opts.memorySet {
@@ -151,7 +152,7 @@ func (a *App) Run(ctx context.Context) error {
 		if err != nil {
 			a.mu.Unlock()
 			cfg.Clients.Close()
-			a.cannotRun()
+			a.cannotRun(err)
 			return err
 		}
 		cfg.Settings.Workers, cfg.Settings.HardWorkers, cfg.PrivateBytes = to.Workers, to.Hard, to.PrivateBytes
@@ -168,8 +169,8 @@ func (a *App) Run(ctx context.Context) error {
 }
 
 // cannotRun tells that Run ends before it has begun.
-func (a *App) cannotRun() {
-	runtime.NewRunner(runtime.RunnerConfig{Logger: a.log, OnState: a.onState, SetState: a.setState}).CannotRun()
+func (a *App) cannotRun(err error) {
+	runtime.NewRunner(runtime.RunnerConfig{Logger: a.log, OnState: a.onState, SetState: a.setState}).CannotRun(err)
 }
 
 // State tells what the App does at the moment.

@@ -193,7 +193,7 @@ func TestRunner_cannotRun(t *testing.T) {
 	var at, told []State
 	NewRunner(RunnerConfig{
 		SetState: func(s State) { at = append(at, s) }, OnState: func(s State) { told = append(told, s) },
-	}).CannotRun()
+	}).CannotRun(errors.New("no memory"))
 	if len(at) != 1 || len(told) != 1 || at[0] != StateFailed || told[0] != StateFailed {
 		t.Errorf("state %v, told %v", at, told)
 	}

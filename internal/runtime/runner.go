@@ -157,6 +157,8 @@ type Runner struct {
 	firstPlan    Plan
 	current      atomic.Pointer[Plan]
 	said         sync.Map // task and store -> elapsed time at the last line of progress
+	static       bool     // it has joined as a static member
+	place        string   // what becomes of its place in the group, for the log; empty before it has joined
 }
 
 // NewRunner makes a Runner that has done nothing yet.
@@ -210,6 +212,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		err = r.madeForNothing(r.loop(ctx))
 	} else {
 		if r.member != nil {
+			r.leaves(false)
 			_ = r.leave(false)
 		}
 		r.closeGlobals()
@@ -229,16 +232,18 @@ func (r *Runner) Run(ctx context.Context) error {
 			err = fmt.Errorf("millrace: close the state directory: %w", e)
 		}
 	}
+	r.sayEnd(err)
 	return err
 }
 
 // CannotRun reports an instance that cannot even be started, in place of Run.
-func (r *Runner) CannotRun() {
+func (r *Runner) CannotRun(err error) {
 	ctx, end := context.WithCancel(context.Background())
 	r.wg.Go(func() { r.notes.run(ctx) })
 	r.report(StateFailed)
 	end()
 	r.wg.Wait()
+	r.sayEnd(err)
 }
 
 // madeForNothing tells which internal topics an instance has made before it found out that its topology is not that of the group.
@@ -267,6 +272,7 @@ func (r *Runner) Pause(paused bool) {
 func (r *Runner) Resize(to Resize) { r.inbox.post(to) }
 
 func (r *Runner) report(s State) {
+	r.log.Debug("state", "state", s.String())
 	if r.cfg.SetState != nil {
 		r.cfg.SetState(s)
 	}
@@ -431,6 +437,7 @@ func (r *Runner) execute(a Action) {
 	case Report:
 		r.report(a.State)
 	case Leave:
+		r.leaves(a.Stay)
 		r.wg.Go(func() { r.inbox.post(Left{Err: r.leave(a.Stay)}) })
 	case Finish:
 		r.err = a.Err

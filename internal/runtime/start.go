@@ -226,6 +226,7 @@ func (r *Runner) join(context.Context) (err error) {
 	if r.transactor != nil {
 		who.Transactional = r.transactor.id
 	}
+	r.sayJoin(who)
 	settings := r.cfg.Settings
 	if r.cfg.Queues != nil {
 		inputs := make(map[broker.TopicPartition]bool)
