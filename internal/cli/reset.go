@@ -43,6 +43,10 @@ type resetFlags struct {
 	force        bool
 }
 
+// rejoinWait is how long an instance that runs may need to notice that it was taken out of its group: two heartbeats at the 3 s
+// that Kafka Streams has for them, and the way back.
+const rejoinWait = 7 * time.Second
+
 // targetFlags name where offsets go; at most one of them is given.
 var targetFlags = [...]string{"to-earliest", "to-latest", "to-datetime", "by-duration", "to-offset", "shift-by", "from-file"}
 
@@ -88,7 +92,7 @@ was cut off is completed by the same command.`,
 	flags.Int64Var(&f.offset, "to-offset", 0, "set offsets to `N`")
 	flags.Int64Var(&f.shift, "shift-by", 0, "move committed offsets by `N`, back if it is negative")
 	flags.StringVar(&f.file, "from-file", "", "set offsets to those in a `FILE` of lines TOPIC,PARTITION,OFFSET")
-	flags.StringSliceVar(&f.stateDirs, "state-dir", nil, "`DIR` under which instances on this machine keep their state (state.dir): what is there of the application is deleted")
+	flags.StringSliceVar(&f.stateDirs, "state-dir", nil, "`DIR` under which instances on this machine keep their state (state.dir); the application id is added to it, and what is there of the application is deleted")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "show what would be done and change nothing")
 	flags.BoolVar(&f.force, "force", false, "take members out of the group that killed instances have left behind")
 	for _, name := range bootstrapFlags {
@@ -137,6 +141,11 @@ func (f *resetFlags) settings(cmd *cobra.Command) (*config.Config, reset.Spec, e
 	spec := reset.Spec{ApplicationID: cfg.ApplicationID, Inputs: f.inputs, Intermediate: f.intermediate, Force: f.force}
 	if flags.Changed("internal-topics") {
 		spec.Internal = append([]string{}, f.internal...)
+	}
+	for _, t := range f.intermediate {
+		if slices.Contains(f.inputs, t) {
+			return nil, none, usagef(cmd, "topic %s is both in --input-topics and in --intermediate-topics: its offsets are set as asked for, or go to the end; name it once", t)
+		}
 	}
 	for name, topics := range map[string][]string{"input-topics": f.inputs, "intermediate-topics": f.intermediate, "internal-topics": f.internal} {
 		if slices.Contains(topics, "") {
@@ -243,12 +252,15 @@ func (f *resetFlags) run(cmd *cobra.Command, cfg *config.Config, spec reset.Spec
 		return err
 	}
 	// Held from here on: an instance that runs on this machine is noticed, and none can start.
-	held, notes, err := claim(f.stateDirs, clusterID, spec.ApplicationID)
+	held, busy, notes, err := claim(f.stateDirs, clusterID, spec.ApplicationID)
 	defer func() {
 		for _, d := range held {
 			err = errors.Join(err, d.Close())
 		}
 	}()
+	if err == nil && !f.dryRun {
+		err = busy
+	}
 	if err != nil {
 		return err
 	}
@@ -268,34 +280,63 @@ func (f *resetFlags) run(cmd *cobra.Command, cfg *config.Config, spec reset.Spec
 	}
 	if f.dryRun {
 		fmt.Fprintln(out, "dry run: nothing was changed")
-		return plan.Blocked
+		return errors.Join(plan.Blocked, busy)
 	}
 	dirs := make([]reset.StateDir, len(held))
 	for i, d := range held {
 		dirs[i] = d
 	}
-	if err := reset.Do(ctx, admin, plan, dirs, func(step string) { fmt.Fprintln(out, "done:", step) }); err != nil {
+	wait := func(ctx context.Context) error {
+		fmt.Fprintf(out, "waiting for %v, to see whether an instance comes back\n", rejoinWait)
+		timer := time.NewTimer(rejoinWait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if err := reset.Do(ctx, admin, plan, dirs, wait, func(step string) { fmt.Fprintln(out, "done:", step) }); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "application %s is reset\n", spec.ApplicationID)
 	return nil
 }
 
-// claim takes the state directories of the application under each of the directories given. One without state is noted.
-func claim(under []string, clusterID, applicationID string) (held []*state.Claim, notes []string, err error) {
-	for _, dir := range under {
-		dir = filepath.Join(dir, applicationID)
+// claim takes the state directories of the application under each of the directories given. One without state is noted, as is
+// one of an instance that runs, which busy says too.
+func claim(under []string, clusterID, applicationID string) (held []*state.Claim, busy error, notes []string, err error) {
+	for _, above := range under {
+		dir := filepath.Join(above, applicationID)
 		c, err := state.ClaimDir(nil, dir, clusterID, applicationID)
 		switch {
+		case errors.Is(err, os.ErrNotExist) && filepath.Base(above) == applicationID && exists(above):
+			return held, busy, notes, fmt.Errorf("millrace: reset: --state-dir %s: the application id is added to it, and %s does not exist; give --state-dir %s", above, dir, filepath.Dir(above))
+		case errors.Is(err, state.ErrInUse):
+			notes = append(notes, dir+" is in use by a running instance, which has to be stopped first")
+			busy = errors.Join(busy, fmt.Errorf("%w; stop this instance, and run the command again", err))
 		case errors.Is(err, os.ErrNotExist):
 			notes = append(notes, dir+" does not exist: nothing to delete")
 		case err != nil:
-			return held, notes, err
+			return held, busy, notes, err
 		default:
 			held = append(held, c)
 		}
 	}
-	return held, notes, nil
+	return held, busy, notes, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func members(n int) string {
+	if n == 1 {
+		return "1 member"
+	}
+	return fmt.Sprintf("%d members", n)
 }
 
 // printPlan says what will be done.
@@ -303,12 +344,12 @@ func printPlan(w io.Writer, clusterID string, p reset.Plan) {
 	fmt.Fprintf(w, "reset of application %s on cluster %s\n", p.ApplicationID, clusterID)
 	switch {
 	case len(p.Evict) > 0:
-		fmt.Fprintf(w, "members to be taken out of the group:\n")
+		fmt.Fprintf(w, "group: it has %s, to be taken out; the reset ends with an error if an instance still runs and comes back:\n", members(len(p.Evict)))
 		for _, m := range p.Evict {
 			fmt.Fprintf(w, "  %s\n", m)
 		}
 	case p.Blocked != nil:
-		fmt.Fprintf(w, "group: refused, it has %d members\n", len(p.Group.Members))
+		fmt.Fprintf(w, "group: refused, it has %s\n", members(len(p.Group.Members)))
 	case p.Group.Type == "":
 		fmt.Fprintf(w, "group: there is none yet\n")
 	default:

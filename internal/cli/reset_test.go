@@ -133,13 +133,27 @@ func TestReset(t *testing.T) {
 	if code != exitError || stdout != "" {
 		t.Errorf("beside an instance on this machine: exit code %d, stdout %q", code, stdout)
 	}
-	wantParts(t, "stderr", stderr, "state directory is in use", filepath.Join(c.stateDir, "counting"))
+	wantParts(t, "stderr", stderr, "state directory is in use", filepath.Join(c.stateDir, "counting"), "stop this instance")
+	if strings.Contains(stderr, "of its own") {
+		t.Errorf("advice for whoever starts an instance: %q", stderr)
+	}
+	code, stdout, stderr = call(t, append(line, "--dry-run", "--force")...)
+	if code != exitError {
+		t.Errorf("a dry run beside an instance on this machine: exit code %d", code)
+	}
+	wantParts(t, "stdout", stdout, "group: it has 1 member, to be taken out", "counting-count-changelog", "is in use by a running instance, which has to be stopped first", "dry run: nothing was changed")
+	wantParts(t, "stderr", stderr, "state directory is in use", "stop this instance")
+	code, _, stderr = call(t, "reset", "--command-config", c.properties, "--state-dir", filepath.Join(c.stateDir, "counting"))
+	if code != exitError {
+		t.Errorf("the application's own directory: exit code %d", code)
+	}
+	wantParts(t, "stderr", stderr, "the application id is added to it", "give --state-dir "+c.stateDir)
 
 	code, stdout, stderr = call(t, "reset", "--application-id", "counting", "--bootstrap-server", c.brokers, "--input-topics", "words", "--dry-run")
 	if code != exitError {
 		t.Errorf("a dry run beside an instance elsewhere: exit code %d", code)
 	}
-	wantParts(t, "stdout", stdout, "refused", "counting-count-changelog", "dry run: nothing was changed")
+	wantParts(t, "stdout", stdout, "refused, it has 1 member\n", "counting-count-changelog", "dry run: nothing was changed")
 	wantParts(t, "stderr", stderr, "the application is running", "counting-", "--force")
 	stop()
 
@@ -181,6 +195,11 @@ func TestReset_toAnOffset(t *testing.T) {
 	stop := c.start()
 	c.wantNext("hop=1", "barley=1", "hop=2", "hop=3")
 	stop()
+	code, _, stderr := call(t, "reset", "--command-config", c.properties, "--input-topics", "words", "--shift-by=-2", "--internal-topics=", "--dry-run")
+	if code != exitOK {
+		t.Errorf("dry run: exit code %d", code)
+	}
+	wantParts(t, "stderr", stderr, "millrace: reset: warning: ", "counting-count-changelog stay")
 	code, stdout, stderr := call(t, "reset", "--command-config", c.properties, "--input-topics", "words", "--shift-by=-2")
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
@@ -203,6 +222,7 @@ func TestReset_usage(t *testing.T) {
 		"--application-id a --input-topics t --to-offset -1":            "--to-offset -1",
 		"--application-id a --input-topics t --to-datetime yesterday":   `--to-datetime: "yesterday" is no time`,
 		"--application-id a --input-topics t --by-duration -PT1H":       `--by-duration: "-PT1H"`,
+		"--application-id a --input-topics s,t --intermediate-topics t": "topic t is both in --input-topics and in --intermediate-topics",
 		"--application-id a --input-topics t, --dry-run":                "--input-topics: a name is empty",
 	} {
 		t.Run(line, func(t *testing.T) {

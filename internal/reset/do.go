@@ -77,12 +77,13 @@ type StateDir interface {
 }
 
 // Do carries a plan out and tells each step that is done. Whatever stops it half-way, the same command again ends well:
-// offsets come last, so that a shift is not applied twice.
-func Do(ctx context.Context, c Cluster, p Plan, dirs []StateDir, done func(step string)) error {
+// offsets come last, so that a shift is not applied twice. After members were taken out, wait is called: it returns when
+// instances that run after all have had the time to come back.
+func Do(ctx context.Context, c Cluster, p Plan, dirs []StateDir, wait func(context.Context) error, done func(step string)) error {
 	if p.Blocked != nil {
 		return p.Blocked
 	}
-	if err := evict(ctx, c, p, done); err != nil {
+	if err := evict(ctx, c, p, wait, done); err != nil {
 		return err
 	}
 	if err := p.prove(ctx, c); err != nil {
@@ -110,14 +111,16 @@ func Do(ctx context.Context, c Cluster, p Plan, dirs []StateDir, done func(step 
 		// Without metadata: the application sees that the offset was set by hand, and takes no time from it.
 		offsets[m.TopicPartition] = broker.OffsetMeta{Offset: m.To, Epoch: -1}
 	}
-	if len(offsets) == 0 {
+	if len(offsets) > 0 {
+		if err := p.commit(ctx, c, offsets); err != nil {
+			return halfDone(err)
+		}
+		done(fmt.Sprintf("set the offsets of %s", count(len(offsets), "partition")))
+	}
+	if len(p.Evict) == 0 {
 		return nil
 	}
-	if err := p.commit(ctx, c, offsets); err != nil {
-		return halfDone(err)
-	}
-	done(fmt.Sprintf("set the offsets of %s", count(len(offsets), "partition")))
-	return nil
+	return p.stayedOut(ctx, c)
 }
 
 func halfDone(err error) error {
@@ -131,23 +134,28 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// evict takes the members out. Instances that run come back at their next heartbeat.
-func evict(ctx context.Context, c Cluster, p Plan, done func(string)) error {
+// evict takes the members out. Instances that run come back after their next heartbeat.
+func evict(ctx context.Context, c Cluster, p Plan, wait func(context.Context) error, done func(string)) error {
 	if len(p.Evict) == 0 {
 		return nil
 	}
 	if err := c.RemoveMembers(ctx, p.ApplicationID, "millrace reset --force", p.Evict...); err != nil {
 		return err
 	}
-	g, err := c.DescribeGroup(ctx, p.ApplicationID, p.Group.Type)
-	if err != nil {
+	done(fmt.Sprintf("took %s out of the group", count(len(p.Evict), "member")))
+	if err := wait(ctx); err != nil {
 		return err
 	}
-	if len(g.Members) > 0 {
-		return fmt.Errorf("its members were taken out and are back: %w", active(p.ApplicationID, g))
+	return p.stayedOut(ctx, c)
+}
+
+// stayedOut is an error if the group has members again after all were taken out.
+func (p Plan) stayedOut(ctx context.Context, c Cluster) error {
+	g, err := c.DescribeGroup(ctx, p.ApplicationID, p.Group.Type)
+	if err == nil && len(g.Members) > 0 {
+		err = fmt.Errorf("%w: the members of group %s were taken out, and an instance that still runs has come back: %s; stop it, and run the same command again", ErrActive, p.ApplicationID, memberNames(g))
 	}
-	done(fmt.Sprintf("took %s out of the group", count(len(p.Evict), "member")))
-	return nil
+	return err
 }
 
 // prove lets the coordinator say that nobody is in the group, and that the offsets may be set, by a commit that changes nothing:

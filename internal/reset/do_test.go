@@ -29,6 +29,7 @@ type world struct {
 	cluster *kfake.Cluster
 	admin   *kgoclient.Admin
 	cfg     kgoclient.Config
+	joined  chan struct{} // one for each time that the last member has joined
 }
 
 func newWorld(t *testing.T, opts ...kfake.Opt) *world {
@@ -104,8 +105,10 @@ func (w *world) plan(s Spec) Plan {
 }
 
 func (w *world) do(p Plan, dirs ...StateDir) error {
-	return Do(w.ctx, w.admin, p, dirs, func(string) {})
+	return Do(w.ctx, w.admin, p, dirs, noWait, func(string) {})
 }
+
+func noWait(context.Context) error { return nil }
 
 func (w *world) wantOffsets(want map[broker.TopicPartition]int64) {
 	w.Helper()
@@ -146,7 +149,7 @@ func TestDo(t *testing.T) {
 	w := newWorld(t)
 	p := w.plan(Spec{Inputs: []string{"clicks"}})
 	var steps []string
-	if err := Do(w.ctx, w.admin, p, nil, func(s string) { steps = append(steps, s) }); err != nil {
+	if err := Do(w.ctx, w.admin, p, nil, noWait, func(s string) { steps = append(steps, s) }); err != nil {
 		t.Fatal(err)
 	}
 	w.wantTopics("clicks", "users", "app-results", "another-counts-changelog")
@@ -266,6 +269,7 @@ func TestDo_cutOffAndAgain(t *testing.T) {
 func (w *world) member(opts ...kgo.Opt) *kgo.Client {
 	w.Helper()
 	joined := make(chan struct{}, 100)
+	w.joined = joined
 	c := w.client(append([]kgo.Opt{
 		kgo.ConsumerGroup("app"), kgo.ConsumeTopics("clicks"), kgo.DisableAutoCommit(), kgo.HeartbeatInterval(20 * time.Millisecond), kgo.ClientID("instance"),
 		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { joined <- struct{}{} }),
@@ -313,4 +317,37 @@ func TestDo_forceTakesOutWhoIsDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.wantOffsets(map[broker.TopicPartition]int64{tp("clicks", 0): 0, tp("clicks", 1): 0, tp("users", 0): 20})
+}
+
+// One that runs comes back, which is noticed before anything is deleted.
+func TestDo_forceOnALiveInstance(t *testing.T) {
+	w := newWorld(t)
+	w.member()
+	p := w.plan(Spec{Inputs: []string{"clicks"}, Force: true})
+	err := Do(w.ctx, w.admin, p, nil, func(ctx context.Context) error {
+		select {
+		case <-w.joined:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}, func(string) {})
+	if !errors.Is(err, ErrActive) || !strings.Contains(err.Error(), "still runs has come back: ") || !strings.Contains(err.Error(), "stop it, and run the same command again") {
+		t.Errorf("%v", err)
+	}
+	w.wantTopics("clicks", "users", "app-results", "another-counts-changelog", "app-counts-changelog", "app-counts-repartition")
+}
+
+// One that comes back only when all is done may go on with what it has in memory: that is no success.
+func TestDo_forceLooksAgainAtTheEnd(t *testing.T) {
+	w := newWorld(t)
+	w.member(kgo.InstanceID("one"), kgo.SessionTimeout(time.Minute)).CloseAllowingRebalance()
+	err := Do(w.ctx, w.admin, w.plan(Spec{Inputs: []string{"clicks"}, Force: true}), nil, noWait, func(step string) {
+		if strings.HasPrefix(step, "set the offsets") {
+			w.member()
+		}
+	})
+	if !errors.Is(err, ErrActive) || !strings.Contains(err.Error(), "still runs has come back: ") {
+		t.Errorf("%v", err)
+	}
 }

@@ -116,12 +116,13 @@ func Make(s Spec, v View) (Plan, error) {
 	}
 	broker.SortPartitions(p.Forget)
 	slices.Sort(p.OtherOffsets)
-	p.warn(v)
+	p.warn(s, v)
 	return p, nil
 }
 
 // warn finds what the user ought to know of a plan that does what he asked for.
-func (p *Plan) warn(v View) {
+func (p *Plan) warn(s Spec, v View) {
+	p.warnOfNames(s, v)
 	back := slices.ContainsFunc(p.Offsets, func(m Move) bool { return m.To < m.From })
 	var kept []string
 	for _, t := range p.Kept {
@@ -132,6 +133,31 @@ func (p *Plan) warn(v View) {
 	}
 	if back && len(kept) > 0 {
 		p.Warnings = append(p.Warnings, fmt.Sprintf("offsets go back, and the changelogs %s stay: what is read again is added to what they hold, so that results count it twice; without --internal-topics they are deleted too", strings.Join(kept, ", ")))
+	}
+}
+
+// warnOfNames finds names that are not likely to be meant: of an application that has left no trace, of topics that it has not
+// read. The first is no error, as it is none for Java's tool: offsets may be set for an application that has yet to run.
+func (p *Plan) warnOfNames(s Spec, v View) {
+	if v.Group.Type == broker.GroupNone && len(v.Committed) == 0 && len(p.Topics)+len(p.Kept) == 0 {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("nothing of application %s was found on this cluster: no group, no committed offsets, no internal topics; check the application id", s.ApplicationID))
+	}
+	var read []string
+	for tp := range v.Committed {
+		if !Internal(s.ApplicationID, tp.Topic) {
+			read = append(read, tp.Topic)
+		}
+	}
+	slices.Sort(read)
+	read = slices.Compact(read)
+	var unread []string
+	for _, t := range s.topics() {
+		if slices.Contains(s.Inputs, t) && !slices.ContainsFunc(p.Offsets, func(m Move) bool { return m.Topic == t && m.From >= 0 }) {
+			unread = append(unread, t)
+		}
+	}
+	if len(read) > 0 && len(unread) > 0 {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("the application has committed no offset of %s, but offsets of %s; check that --input-topics names what it reads, not what it writes", strings.Join(unread, ", "), strings.Join(read, ", ")))
 	}
 }
 
@@ -166,15 +192,19 @@ func (p *Plan) members(s Spec, v View) error {
 
 // active is the error for a group with members.
 func active(group string, g broker.GroupDetail) error {
-	names := make([]string, len(g.Members))
-	for i, m := range g.Members {
-		names[i] = m.String()
-	}
 	advice := "stop these instances first (one that was killed, or closed to come back, stays a member until its session timeout has passed, 45 s by default), or take their members out with --force"
 	if g.Type == broker.GroupStreams {
 		advice = "stop these instances first: nobody else can take members out of a group of type streams, so that --force does not help; one that was killed stays until its session timeout has passed"
 	}
-	return fmt.Errorf("%w: group %s has members: %s; %s", ErrActive, group, strings.Join(names, ", "), advice)
+	return fmt.Errorf("%w: group %s has members: %s; %s", ErrActive, group, memberNames(g), advice)
+}
+
+func memberNames(g broker.GroupDetail) string {
+	names := make([]string, len(g.Members))
+	for i, m := range g.Members {
+		names[i] = m.String()
+	}
+	return strings.Join(names, ", ")
 }
 
 // offsets finds where each partition of the inputs goes.

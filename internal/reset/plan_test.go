@@ -183,6 +183,26 @@ func TestMake_warnsOfChangelogsThatStay(t *testing.T) {
 	}
 }
 
+func TestMake_warnsOfNames(t *testing.T) {
+	for name, c := range map[string]struct {
+		s    Spec
+		v    View
+		want string // empty: no warning
+	}{
+		"an output":         {Spec{Inputs: []string{"app-results", "clicks"}}, view(), "no offset of app-results, but offsets of clicks, users;"},
+		"nothing":           {Spec{}, View{Topics: []broker.TopicInfo{topic("clicks", 1)}}, "nothing of application app was found"},
+		"a group alone":     {Spec{}, View{Group: view().Group}, ""},
+		"topics alone":      {Spec{Internal: []string{}}, View{Topics: view().Topics}, ""},
+		"its inputs":        {Spec{Inputs: []string{"clicks", "users"}}, view(), ""},
+		"no offsets at all": {Spec{Inputs: []string{"clicks"}}, View{Group: view().Group, Topics: view().Topics}, ""},
+	} {
+		p := make1(t, c.s, c.v)
+		if c.want == "" && len(p.Warnings) > 0 || c.want != "" && (len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0], c.want)) {
+			t.Errorf("%s: warnings %q, want %q", name, p.Warnings, c.want)
+		}
+	}
+}
+
 func TestMake_refuses(t *testing.T) {
 	other := view()
 	other.Groups = append(other.Groups, broker.GroupListing{Name: "app-counts"})

@@ -65,6 +65,9 @@ func OpenDB(opts Options) (*DB, error) {
 		return nil, fmt.Errorf("millrace: cannot create the state directory %s: %w", opts.Dir, err)
 	}
 	if db.unlock, err = db.lock(); err != nil {
+		if errors.Is(err, ErrInUse) {
+			err = fmt.Errorf("%w; stop it, or give each instance a directory of its own", err)
+		}
 		return nil, err
 	}
 	if err := db.start(); err != nil {

@@ -79,7 +79,7 @@ func (db *DB) inUse(cause error) error {
 			holder = fmt.Sprintf("by process %d on %s, application %q", o.PID, o.Host, o.ApplicationID)
 		}
 	}
-	err := fmt.Errorf("%w: %s is held %s; stop it, or give each instance a directory of its own", ErrInUse, db.opts.Dir, holder)
+	err := fmt.Errorf("%w: %s is held %s", ErrInUse, db.opts.Dir, holder)
 	if cause != nil {
 		err = fmt.Errorf("%w (%w)", err, cause)
 	}
