@@ -277,3 +277,47 @@ func TestTimes_offsetsGoneWithTheChangelogKept(t *testing.T) {
 		}
 	})
 }
+
+// Offsets that were reset together with the changelogs, with the state directory left in place: the store starts empty, and nothing
+// can be taken twice. The log does not say that it can.
+func TestTimes_offsetsResetWithTheChangelog(t *testing.T) {
+	guarantees(t, func(t *testing.T, eos bool) {
+		for name, o := range map[string]broker.OffsetMeta{"deleted": {Offset: -1}, "set to the beginning": {Offset: 0, Epoch: -1}} {
+			t.Run(name, func(t *testing.T) {
+				var opts []stepOption
+				if eos {
+					opts = append(opts, transactional("app-x"))
+				}
+				fs := vfs.NewMem()
+				c := cluster()
+				run := func(log *bytes.Buffer) {
+					s := newStepper(t, c, closingTopology(t, true), append(opts, onDisk(t, fs, nil), logged(log))...)
+					s.settle()
+					s.assign(t0)
+					s.settle()
+					s.advance(100 * time.Millisecond)
+					s.wantCommitted(2)
+					s.step(Stop{})
+					s.settle()
+					if err := s.db.Close(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				c.Append(tp("in", 0), at("a", 5), at("a", 9))
+				run(new(bytes.Buffer))
+				c.Group("app").Commit(tp("in", 0), o)
+				changelog := "app-counts-changelog"
+				c.DeleteTopic(changelog)
+				c.AddTopic(changelog, 2)
+				var log bytes.Buffer
+				run(&log)
+				if n := len(c.Records(tp(changelog, 0))); n == 0 {
+					t.Error("nothing was processed again")
+				}
+				if strings.Contains(log.String(), "stores were kept") {
+					t.Errorf("the store was not kept:\n%s", &log)
+				}
+			})
+		}
+	})
+}
