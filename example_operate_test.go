@@ -171,7 +171,7 @@ func ExampleStandbys() {
 		for ctx.Err() == nil {
 			for _, s := range second.Metrics().Standbys {
 				if s.Behind == 0 {
-					fmt.Printf("the copy of task %d_%d is level\n", s.Task.Subtopology, s.Task.Partition)
+					fmt.Printf("the copy of task %v is level\n", s.Task)
 					leave()
 				}
 			}

@@ -2,6 +2,7 @@
 package processor
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/millrace-io/millrace/serde"
@@ -34,9 +35,16 @@ type Metadata struct {
 }
 
 // TaskID names a task: a sub-topology and a partition.
+//
+// In Kafka Streams: TaskId.
 type TaskID struct {
 	Subtopology int
 	Partition   int32
+}
+
+// String writes it as the log and Kafka Streams do: "0_1" is sub-topology 0, partition 1.
+func (t TaskID) String() string {
+	return strconv.Itoa(t.Subtopology) + "_" + strconv.Itoa(int(t.Partition))
 }
 
 // TimeKind says which time a timer follows.

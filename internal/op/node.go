@@ -98,7 +98,7 @@ type FatalError struct {
 
 // Error tells what failed, where, and what to do next.
 func (e *FatalError) Error() string {
-	where := fmt.Sprintf("task %d_%d, step %s", e.Task.Subtopology, e.Task.Partition, e.Step)
+	where := fmt.Sprintf("task %v, step %s", e.Task, e.Step)
 	if e.Task.Subtopology < 0 {
 		where = fmt.Sprintf("global store, step %s", e.Step)
 	}

@@ -345,7 +345,7 @@ func (t *Task) reads(n *topology.Node, topic string) bool {
 }
 
 // String returns the task's id as Kafka Streams writes it.
-func (t *Task) String() string { return fmt.Sprintf("%d_%d", t.id.Subtopology, t.id.Partition) }
+func (t *Task) String() string { return t.id.String() }
 
 // ID returns the task's id.
 func (t *Task) ID() processor.TaskID { return t.id }
