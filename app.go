@@ -48,7 +48,8 @@ type App struct {
 //	   ▼                 ▼                    ▼
 //	failed       stopped or failed    stopped or failed
 //
-// There are no other ways. Whether it is paused is not told by its state: see App.Paused.
+// There are no other ways. A task that has failed and is replaced (see OnUncaughtError), or is tried again, makes it Rebalancing until it
+// runs again, although the group does not rebalance. Whether it is paused is not told by its state: see App.Paused.
 //
 // In Kafka Streams: KafkaStreams.State.
 type State uint8

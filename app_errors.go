@@ -165,9 +165,16 @@ func (a *App) logged(h processor.Handler) processor.Handler {
 		case processor.Retry:
 			level, what = slog.LevelWarn, "a record has failed and is tried again"
 		}
-		a.log.Log(context.Background(), level, what, "stage", f.Stage.String(), "step", f.Step,
-			"task", fmt.Sprintf("%d_%d", f.Task.Subtopology, f.Task.Partition), "topic", f.Origin.Topic, "partition", f.Origin.Partition,
-			"offset", f.Origin.Offset, "output_topic", f.OutputTopic, "attempt", f.Attempt, "dead_letters", len(r.DeadLetters), "error", f.Err)
+		attrs := []any{"stage", f.Stage.String(), "step", f.Step, "task", f.Task.String(), "topic", f.Origin.Topic, "partition", f.Origin.Partition,
+			"offset", f.Origin.Offset}
+		if f.OutputTopic != "" {
+			attrs = append(attrs, "output_topic", f.OutputTopic)
+		}
+		attrs = append(attrs, "attempt", f.Attempt)
+		if n := len(r.DeadLetters); n > 0 {
+			attrs = append(attrs, "dead_letters", n)
+		}
+		a.log.Log(context.Background(), level, what, append(attrs, "error", f.Err)...)
 		return r
 	}
 }
