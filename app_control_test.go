@@ -3,6 +3,7 @@ package millrace
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -134,7 +135,7 @@ func TestApp_setWorkers(t *testing.T) {
 		t.Errorf("%d assignments for other numbers of workers", n-before)
 	}
 	var s *SettingError
-	if err := a.app.SetWorkers(-1); !errors.As(err, &s) || s.Name != "num.stream.threads" {
+	if err := a.app.SetWorkers(-1); !errors.As(err, &s) || s.Name != "num.stream.threads" || !strings.Contains(err.Error(), "num.stream.threads (millrace.Workers) = ") {
 		t.Errorf("SetWorkers(-1): %v", err)
 	}
 	open()

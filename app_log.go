@@ -1,16 +1,12 @@
 package millrace
 
-import (
-	"path/filepath"
-
-	"github.com/millrace-io/millrace/internal/config"
-)
+import "path/filepath"
 
 // sayStart tells what the App runs with, before it asks anything of the brokers. As whom it joins its group is told when it does.
 func (a *App) sayStart() {
 	c := &a.opts.cfg
 	dir := "none: all stores are in memory"
-	if a.usesDir() {
+	if a.opts.usesDir(a.topology) {
 		dir = filepath.Join(c.StateDir, c.ApplicationID)
 	}
 	a.mu.Lock()
@@ -27,17 +23,4 @@ func (a *App) sayStart() {
 		attrs = append(attrs, "paused", true)
 	}
 	a.log.Info("starting", attrs...)
-}
-
-// usesDir tells whether any store is kept in the state directory.
-func (a *App) usesDir() bool {
-	if a.opts.cfg.DefaultStore != config.Persistent {
-		return false
-	}
-	for _, s := range a.topology.t.Stores() {
-		if s.Persistent && !s.Global {
-			return true
-		}
-	}
-	return false
 }

@@ -257,7 +257,7 @@ func TestNewApp_errors(t *testing.T) {
 		"negative":       {[]AppOption{ApplicationID("a"), Brokers("h:1"), CommitInterval(-time.Second)}, []string{"commit.interval.ms"}},
 		"address":        {[]AppOption{ApplicationID("a"), Brokers("nohost")}, []string{"nohost", "bootstrap.servers"}},
 		"small memory":   {[]AppOption{ApplicationID("a"), Brokers("h:1"), MemoryLimit(1)}, []string{"millrace.memory.limit.bytes"}},
-		"standbys":       {[]AppOption{ApplicationID("a"), Brokers("h:1"), Standbys(-1)}, []string{"num.standby.replicas"}},
+		"standbys":       {[]AppOption{ApplicationID("a"), Brokers("h:1"), Standbys(-1)}, []string{"num.standby.replicas (millrace.Standbys) = "}},
 		"replication":    {[]AppOption{ApplicationID("a"), Brokers("h:1"), ReplicationFactor(70000)}, []string{"ReplicationFactor"}},
 		"retention":      {[]AppOption{ApplicationID("a"), Brokers("h:1"), AdditionalRetention(-time.Second)}, []string{"windowstore.changelog.additional.retention.ms"}},
 		"several at one": {[]AppOption{ApplicationID("a b"), Brokers("nohost")}, []string{"application.id", "bootstrap.servers"}},

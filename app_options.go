@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/millrace-io/millrace/internal/clock"
 	"github.com/millrace-io/millrace/internal/config"
 	"github.com/millrace-io/millrace/internal/runtime"
+	"github.com/millrace-io/millrace/internal/topology"
 	"github.com/millrace-io/millrace/processor"
 )
 
@@ -59,6 +61,7 @@ func (o *appOptions) check(t *Topology) error {
 	if err := o.checkGroupProtocol(t); err != nil {
 		return err
 	}
+	o.warnNoEffect(t)
 	if !o.cfg.ExplicitNames {
 		return nil
 	}
@@ -113,6 +116,32 @@ func (o *appOptions) checkGroupProtocol(t *Topology) error {
 		o.warnings = append(o.warnings, "millrace: setting rack.aware.assignment.strategy has no effect with group.protocol=streams: brokers assign tasks without regard to the racks of replicas; set group.protocol=classic if it should count")
 	}
 	return nil
+}
+
+// warnNoEffect warns of settings that count for nothing beside others.
+func (o *appOptions) warnNoEffect(t *Topology) {
+	c := &o.cfg
+	if o.stay && c.InstanceID == "" && (!c.StaticMembership || !o.usesDir(t)) {
+		why := "millrace.static.membership=false"
+		if c.StaticMembership {
+			why = "no store is kept in a state directory"
+		}
+		o.warnings = append(o.warnings, "millrace: millrace.StayInGroup has no effect: only a static member keeps its place, and this instance is none ("+why+"): set group.instance.id to an id of its own")
+	}
+	if c.GroupProtocol == config.Streams {
+		return // there tags for the copies are configs of the group
+	}
+	for _, tag := range c.RackTags {
+		if _, ok := c.ClientTags[tag]; !ok {
+			o.warnings = append(o.warnings, "millrace: setting rack.aware.assignment.tags names the tag "+tag+", which this instance does not have: its copies of tasks are not spread by it; set client.tag."+tag)
+		}
+	}
+}
+
+// usesDir tells whether any store is kept in the state directory.
+func (o *appOptions) usesDir(t *Topology) bool {
+	return o.cfg.DefaultStore == config.Persistent &&
+		slices.ContainsFunc(t.t.Stores(), func(s *topology.StateStore) bool { return s.Persistent && !s.Global })
 }
 
 // ApplicationID names the application: its group, the prefix of its internal topics, and its directory under StateDir.

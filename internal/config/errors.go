@@ -17,7 +17,11 @@ type SettingError struct {
 }
 
 func (e *SettingError) Error() string {
-	s := fmt.Sprintf("millrace: setting %s = %s", e.Name, strconv.Quote(e.Value))
+	name := e.Name
+	if o := option(name); o != "" {
+		name += " (millrace." + o + ")"
+	}
+	s := fmt.Sprintf("millrace: setting %s = %s", name, strconv.Quote(e.Value))
 	if e.Default {
 		s += " (default)"
 	}
@@ -26,4 +30,47 @@ func (e *SettingError) Error() string {
 		s += " (" + e.Hint + ")"
 	}
 	return s
+}
+
+// option names the option of millrace that sets a property too, so that an error is understood by who has used it; empty if there is none.
+func option(property string) string {
+	switch property {
+	case "acceptable.recovery.lag":
+		return "AcceptableLag"
+	case "application.id":
+		return "ApplicationID"
+	case "bootstrap.servers":
+		return "Brokers"
+	case "client.id":
+		return "ClientID"
+	case "client.rack":
+		return "Rack"
+	case "commit.interval.ms":
+		return "CommitInterval"
+	case "max.task.idle.ms":
+		return "MaxTaskIdle"
+	case "max.warmup.replicas":
+		return "MaxWarmups"
+	case "millrace.memory.limit.bytes":
+		return "MemoryLimit"
+	case "num.standby.replicas":
+		return "Standbys"
+	case "num.stream.threads":
+		return "Workers"
+	case "processing.guarantee":
+		return "Guarantee"
+	case "replication.factor":
+		return "ReplicationFactor"
+	case "session.timeout.ms":
+		return "SessionTimeout"
+	case "state.cleanup.delay.ms":
+		return "StateCleanupDelay"
+	case "state.dir":
+		return "StateDir"
+	case "statestore.cache.max.bytes":
+		return "CacheBytes"
+	case "windowstore.changelog.additional.retention.ms":
+		return "AdditionalRetention"
+	}
+	return ""
 }
