@@ -78,6 +78,23 @@ func described(code int16, text *string) (ok bool, err error) {
 	return true, nil
 }
 
+// tell notes what a broker says of one group, if there is such a group. member gives the i-th of its members.
+func tell(d *broker.GroupDetail, t broker.GroupType, code int16, text *string, state string, members int, member func(i int) broker.MemberInfo) error {
+	ok, err := described(code, text)
+	if err != nil || !ok {
+		return err
+	}
+	d.Type, d.State = t, state
+	for i := range members {
+		d.Members = append(d.Members, member(i))
+	}
+	return nil
+}
+
+func memberInfo(id string, instance *string, client, host string) broker.MemberInfo {
+	return broker.MemberInfo{MemberID: id, InstanceID: deref(instance), ClientID: client, Host: host}
+}
+
 func (a *Admin) describeClassic(ctx context.Context, group string, d *broker.GroupDetail) error {
 	req := kmsg.NewPtrDescribeGroupsRequest()
 	req.Groups = []string{group}
@@ -86,16 +103,14 @@ func (a *Admin) describeClassic(ctx context.Context, group string, d *broker.Gro
 		return err
 	}
 	for _, g := range resp.Groups {
-		ok, err := described(g.ErrorCode, g.ErrorMessage)
-		if err != nil {
+		if g.ErrorCode == 0 && g.State == d.State {
+			continue // there is none
+		}
+		if err := tell(d, broker.GroupClassic, g.ErrorCode, g.ErrorMessage, g.State, len(g.Members), func(i int) broker.MemberInfo {
+			m := &g.Members[i]
+			return memberInfo(m.MemberID, m.InstanceID, m.ClientID, m.ClientHost)
+		}); err != nil {
 			return err
-		}
-		if !ok || g.State == d.State {
-			continue
-		}
-		d.Type, d.State = broker.GroupClassic, g.State
-		for _, m := range g.Members {
-			d.Members = append(d.Members, broker.MemberInfo{MemberID: m.MemberID, InstanceID: deref(m.InstanceID), ClientID: m.ClientID, Host: m.ClientHost})
 		}
 	}
 	return nil
@@ -109,16 +124,11 @@ func (a *Admin) describeConsumer(ctx context.Context, group string, d *broker.Gr
 		return err
 	}
 	for _, g := range resp.Groups {
-		ok, err := described(g.ErrorCode, g.ErrorMessage)
-		if err != nil {
+		if err := tell(d, broker.GroupConsumer, g.ErrorCode, g.ErrorMessage, g.State, len(g.Members), func(i int) broker.MemberInfo {
+			m := &g.Members[i]
+			return memberInfo(m.MemberID, m.InstanceID, m.ClientID, m.ClientHost)
+		}); err != nil {
 			return err
-		}
-		if !ok {
-			continue
-		}
-		d.Type, d.State = broker.GroupConsumer, g.State
-		for _, m := range g.Members {
-			d.Members = append(d.Members, broker.MemberInfo{MemberID: m.MemberID, InstanceID: deref(m.InstanceID), ClientID: m.ClientID, Host: m.ClientHost})
 		}
 	}
 	return nil
@@ -132,16 +142,11 @@ func (a *Admin) describeStreams(ctx context.Context, group string, d *broker.Gro
 		return err
 	}
 	for _, g := range resp.Groups {
-		ok, err := described(g.ErrorCode, g.ErrorMessage)
-		if err != nil {
+		if err := tell(d, broker.GroupStreams, g.ErrorCode, g.ErrorMessage, g.State, len(g.Members), func(i int) broker.MemberInfo {
+			m := &g.Members[i]
+			return memberInfo(m.MemberID, m.InstanceID, m.ClientID, m.ClientHost)
+		}); err != nil {
 			return err
-		}
-		if !ok {
-			continue
-		}
-		d.Type, d.State = broker.GroupStreams, g.State
-		for _, m := range g.Members {
-			d.Members = append(d.Members, broker.MemberInfo{MemberID: m.MemberID, InstanceID: deref(m.InstanceID), ClientID: m.ClientID, Host: m.ClientHost})
 		}
 	}
 	return nil
