@@ -73,12 +73,7 @@ func (w *watcher) stop() {
 // until waits until what has come satisfies, and returns it.
 func (w *watcher) until(ctx context.Context, what string, satisfies func(arrivals) bool) (arrivals, error) {
 	for {
-		w.mu.Lock()
-		seen, err := make(arrivals, len(w.seen)), w.err
-		for p := range w.seen {
-			seen[p] = w.seen[p][:len(w.seen[p]):len(w.seen[p])]
-		}
-		w.mu.Unlock()
+		seen, err := w.now()
 		if err != nil {
 			return nil, fmt.Errorf("bench: reader of the output: %w", err)
 		}
@@ -89,6 +84,17 @@ func (w *watcher) until(ctx context.Context, what string, satisfies func(arrival
 			return nil, fmt.Errorf("bench: waiting until %s: %w", what, err)
 		}
 	}
+}
+
+// now is what has come so far.
+func (w *watcher) now() (arrivals, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen := make(arrivals, len(w.seen))
+	for p, s := range w.seen {
+		seen[p] = s[:len(s):len(s)] // what comes later is written behind it
+	}
+	return seen, w.err
 }
 
 // flowing says whether results have come to every partition since a time.

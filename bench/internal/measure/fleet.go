@@ -79,9 +79,12 @@ type Joining struct {
 // Join lets three instances count, starts a fourth and waits until it has its share.
 func (b *Bench) Join(ctx context.Context, c Contender, guarantee string) (r Joining, err error) {
 	err = b.withFleet(ctx, c, guarantee, 0, func(ctx context.Context, f *fleet) error {
-		ready := time.Now()
 		join := time.Now()
-		before := f.seen().producers(join.Add(-fleetQuiet))
+		seen, err := f.watcher.now()
+		if err != nil {
+			return err
+		}
+		before := seen.producers(join.Add(-fleetQuiet))
 		if err := f.start(ctx, fleetInstances); err != nil {
 			return err
 		}
@@ -93,7 +96,7 @@ func (b *Bench) Join(ctx context.Context, c Contender, guarantee string) (r Join
 					taken += partitions
 				}
 			}
-			return taken >= share && a.flowing(ready)
+			return taken >= share && a.flowing(join)
 		}); err != nil {
 			return f.explain(err)
 		}
@@ -102,7 +105,9 @@ func (b *Bench) Join(ctx context.Context, c Contender, guarantee string) (r Join
 			return err
 		}
 		end := time.Now()
-		seen := f.seen()
+		if seen, err = f.watcher.now(); err != nil {
+			return err
+		}
 		r.Away, r.Silent, r.Moved = seen.moved(join, end)
 		for _, p := range seen {
 			r.Before = max(r.Before, silence(p, join.Add(-fleetQuiet), join))
@@ -141,7 +146,11 @@ func (b *Bench) Roll(ctx context.Context, c Contender, guarantee string) (r Roll
 				return err
 			}
 		}
-		for _, p := range f.seen() {
+		seen, err := f.watcher.now()
+		if err != nil {
+			return err
+		}
+		for _, p := range seen {
 			r.Away = max(r.Away, silence(p, began, time.Now()))
 		}
 		to, err := b.generation(ctx, f.config.AppID)
@@ -225,16 +234,6 @@ func (f *fleet) ready(ctx context.Context, copies int) error {
 	since := time.Now()
 	_, err := f.watcher.until(ctx, "results flow", func(a arrivals) bool { return a.flowing(since) })
 	return err
-}
-
-func (f *fleet) seen() arrivals {
-	f.watcher.mu.Lock()
-	defer f.watcher.mu.Unlock()
-	out := make(arrivals, len(f.watcher.seen))
-	for p, s := range f.watcher.seen {
-		out[p] = append([]arrival(nil), s...)
-	}
-	return out
 }
 
 // start starts the i-th instance, on the disk that it had if it ran before.
