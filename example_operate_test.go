@@ -187,13 +187,7 @@ func ExampleStandbys() {
 
 // Instances that know their rack read from replicas in it, and are assigned the tasks whose partitions have one there.
 func ExampleRack() {
-	b := millrace.NewBuilder()
-	millrace.From(b, millrace.NewTopic("in", serde.Bytes, serde.Bytes)).To(millrace.NewTopic("out", serde.Bytes, serde.Bytes))
-	topology, err := b.Build()
-	if err != nil {
-		log.Fatal(err)
-	}
-	_, err = millrace.NewApp(topology, millrace.ApplicationID("orders"), millrace.Brokers("localhost:9092"),
+	_, err := millrace.NewApp(copying(), millrace.ApplicationID("orders"), millrace.Brokers("localhost:9092"),
 		millrace.Rack("eu-central-1a"), // as broker.rack of the brokers there
 		millrace.FromProperties(map[string]string{"rack.aware.assignment.strategy": "min_traffic"}))
 	fmt.Println(err)
